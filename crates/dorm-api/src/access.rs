@@ -147,7 +147,7 @@ fn refusal(need: Need, scope: &KeyScope) -> ApiError {
         (KeyScope::Sandbox(sandbox), _) => format!("this key gives access to sandbox {sandbox} only"),
         (KeyScope::Full | KeyScope::ReadOnly, Need::Inspect | Need::Administer) => {
             let detail = "this request concerns the whole daemon, and this key is for a project";
-            let hint = "use the key of the daemon, or a key of the project 'local' with access to everything";
+            let hint = "use the key of the daemon, or a key of the project 'local' with full access";
             return ApiError::new(ErrorCode::Forbidden, detail, hint);
         }
         (KeyScope::ReadOnly, _) => "this key is read-only".to_owned(),

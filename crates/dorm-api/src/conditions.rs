@@ -144,7 +144,10 @@ fn wake(parts: &Parts, path: &str) -> Result<Option<Wake>, ApiError> {
         "never" => Ok(Some(Wake::Never)),
         _ => {
             let detail = format!("X-Dormouse-Wake is '{word}'");
-            Err(ApiError::invalid(detail, "send `any` to wake the sandbox, or `never` to get an error if it sleeps"))
+            Err(ApiError::invalid(
+                detail,
+                "send `any` to wake the sandbox, or `never` to get an error if it is suspended",
+            ))
         }
     }
 }
@@ -152,7 +155,7 @@ fn wake(parts: &Parts, path: &str) -> Result<Option<Wake>, ApiError> {
 /// The service whose calls wake sandboxes as the header says. A read-only key never does.
 fn waking(service: Service, wake: Wake) -> Result<Service, ApiError> {
     if wake == Wake::Any && service.wakes_nothing() {
-        let detail = "this key is read-only, and to wake a sandbox is to change it";
+        let detail = "this key is read-only, and waking a sandbox changes it";
         let hint = "omit X-Dormouse-Wake, or use a key with full access";
         return Err(ApiError::new(ErrorCode::Forbidden, detail, hint));
     }

@@ -20,7 +20,7 @@ const PORT: HeaderName = HeaderName::from_static("e2b-sandbox-port");
 pub(crate) async fn dispatch(State(door): State<E2b>, request: Request) -> Response {
     let host = dorm_http::host(request.headers(), request.uri());
     if !door.access.domains.answer_to(host) {
-        let message = format!("this server does not answer to the host '{host}'; name it with `dorm serve --domain`");
+        let message = format!("this server does not serve the host '{host}'; name it with `dorm serve --domain`");
         return Refusal::new(StatusCode::MISDIRECTED_REQUEST, message).into_response();
     }
     match target(&door, host, request.headers()) {

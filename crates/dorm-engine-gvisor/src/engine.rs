@@ -146,7 +146,7 @@ impl GvisorEngine {
             .map_err(|source| unusable("install the agent", GvisorError::file("use", &agent, source)))?;
         let Directories { root, containers, blanks, lock } = Directories::prepare(&directory, guest_ids)?;
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
-            .map_err(|source| unusable("run it where prctl is allowed", io::Error::from(source)))?;
+            .map_err(|source| unusable("run the daemon where prctl is allowed", io::Error::from(source)))?;
         let host = Host {
             builds,
             agents: Agents::new(agent),
@@ -177,7 +177,7 @@ impl GvisorEngine {
             capabilities,
             _lock: lock,
         });
-        shared.adopt().map_err(|source| unusable("see the cause", source))?;
+        shared.adopt().map_err(|source| unusable("check the data directory and its permissions", source))?;
         if warm_containers > 0 {
             tokio::spawn(keep_filled(Arc::downgrade(&shared)));
         }
@@ -235,7 +235,7 @@ impl Directories {
             .map_err(|source| unusable("make its directory writable", source))?;
         let lock = lock_directory(directory)?;
         slots::prepare(&containers, guest_ids)
-            .map_err(|source| unusable("run it where mounting is allowed", source))?;
+            .map_err(|source| unusable("run the daemon where mounting is allowed", source))?;
         Ok(Self { root, containers, blanks, lock })
     }
 }

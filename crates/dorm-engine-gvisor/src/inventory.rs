@@ -88,7 +88,7 @@ impl Shared {
         }
         self.sweep_containers(&known, &mut cleared).await.map_err(|source| EngineError::Unusable {
             engine: NAME,
-            hint: "cannot remove the remains of an earlier daemon; see the cause".to_owned(),
+            hint: "remove the remains of an earlier daemon, which this one cannot remove".to_owned(),
             source: Some(Box::new(source)),
         })?;
         Ok(cleared)

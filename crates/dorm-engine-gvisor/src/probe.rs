@@ -120,7 +120,7 @@ impl Probe {
             return refuse("allow user namespaces: set user.max_user_namespaces above 0".to_owned(), None);
         }
         if !rustix::process::geteuid().is_root() {
-            return refuse("run it as root".to_owned(), None);
+            return refuse("run the daemon as root".to_owned(), None);
         }
         Ok(())
     }

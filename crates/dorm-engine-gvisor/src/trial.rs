@@ -62,13 +62,13 @@ pub(crate) enum TrialError {
     Engine(#[from] EngineError),
     #[error("the agent of a trial sandbox failed")]
     Agent(#[from] dorm_agent_client::AgentError),
-    #[error("the digest of no image is invalid")]
+    #[error("the placeholder digest of the trial image is invalid")]
     Digest(#[from] dorm_lifecycle::IdError),
     #[error("a trial sandbox took longer than {} s", LIMIT.as_secs())]
     Late,
-    #[error("restored memory was read instead of being left in its image")]
+    #[error("restored memory was read instead of being mapped from its image")]
     NotMapped,
-    #[error("restored memory had another content: the trial process ended with {0:?}")]
+    #[error("restored memory differs from the saved one: the trial process ended with {0:?}")]
     Wrong(ExitStatus),
     #[error("the trial process ended with {0:?} before it was saved")]
     Ended(ExitStatus),

@@ -19,7 +19,7 @@ impl fmt::Display for Foreign {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.data {
             Some(data) if data.is_dir() => write!(f, "the data directory {} ({})", data.display(), self.id),
-            Some(data) => write!(f, "the data directory {} ({}), which is not there now", data.display(), self.id),
+            Some(data) => write!(f, "the data directory {} ({}), which does not exist now", data.display(), self.id),
             None => write!(f, "the data directory with the ID {}", self.id),
         }
     }

@@ -57,7 +57,7 @@ impl Wanted {
         let direction = match parameter(uri, "order")?.as_deref() {
             None | Some("" | "desc") => Direction::Descending,
             Some("asc") => Direction::Ascending,
-            Some(other) => return Err(Refusal::invalid(format!("order is '{other}': it is asc or desc"))),
+            Some(other) => return Err(Refusal::invalid(format!("order is '{other}': it must be asc or desc"))),
         };
         let limit = page::limit(uri)?.unwrap_or(page::PAGE_MAX);
         let started_after = parameter(uri, "startedAfter")?.map(|text| moment(&text)).transpose()?;

@@ -20,7 +20,7 @@ pub(super) fn limit(uri: &Uri) -> Result<Option<usize>, Refusal> {
     let limit = number(uri, "limit")?;
     match limit {
         Some(limit) if !(1..=PAGE_MAX).contains(&limit) => {
-            Err(Refusal::invalid(format!("limit is {limit}: it is 1 to {PAGE_MAX}")))
+            Err(Refusal::invalid(format!("limit is {limit}: it must be 1 to {PAGE_MAX}")))
         }
         limit => Ok(limit),
     }
@@ -32,7 +32,8 @@ pub(super) fn after<T>(uri: &Uri, read: impl FnOnce(&str) -> Option<T>) -> Resul
     let Some(token) = parameter(uri, "nextToken")?.filter(|token| !token.is_empty()) else { return Ok(None) };
     let bytes = URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).ok();
     let place = bytes.and_then(|bytes| String::from_utf8(bytes).ok()).and_then(|text| read(&text));
-    let foreign = || Refusal::invalid(format!("nextToken '{token}' is no cursor of this list: start without it"));
+    let foreign =
+        || Refusal::invalid(format!("nextToken '{token}' is not a cursor of this list: omit it to start anew"));
     place.map(Some).ok_or_else(foreign)
 }
 

@@ -96,14 +96,14 @@ pub(super) async fn log_page(id: &str, call: Call) -> Result<Response, Refusal> 
     let is_backward = match parameter(uri, "direction")?.as_deref() {
         None | Some("" | "forward") => false,
         Some("backward") => true,
-        Some(other) => return Err(Refusal::invalid(format!("direction '{other}' is neither forward nor backward"))),
+        Some(other) => return Err(Refusal::invalid(format!("direction is '{other}': it must be forward or backward"))),
     };
     let cursor: Option<u64> = number(uri, "cursor")?;
     let limit = number(uri, "limit")?.unwrap_or(LINES_MAX).min(LINES_MAX);
     let least = match parameter(uri, "level")?.filter(|level| !level.is_empty()) {
         None => 0,
         Some(level) => rank(&level)
-            .ok_or_else(|| Refusal::invalid(format!("level '{level}' is none of debug, info, warn and error")))?,
+            .ok_or_else(|| Refusal::invalid(format!("level is '{level}': it must be debug, info, warn or error")))?,
     };
     let search = parameter(uri, "search")?.unwrap_or_default();
     let filter = EventFilter { sandbox: Some(sandbox), ..EventFilter::default() };

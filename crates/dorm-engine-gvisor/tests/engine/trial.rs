@@ -55,7 +55,7 @@ async fn a_build_that_fails_its_trial_is_passed_over_with_its_reason() {
     let capabilities = engine.capabilities();
     assert_eq!(capabilities.build, probe(&stock_runsc()).build);
     let reason = capabilities.memory.copied_because().unwrap_or_default();
-    assert!(reason.contains("read instead of being left in its image"), "{reason}");
+    assert!(reason.contains("read instead of being mapped from its image"), "{reason}");
     let TrialOutcome::Failed(noted) = outcome(&place, &pretender) else { panic!("a failure is noted") };
     assert!(reason.contains(&noted), "{noted}: {reason}");
     assert!(!place.path().join("engine/try").exists());

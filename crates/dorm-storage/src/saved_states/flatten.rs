@@ -261,7 +261,7 @@ impl SavedStates {
             false => Err(StorageError::Damaged {
                 saved_state: flat.id.clone(),
                 file: LISTING.into(),
-                what: "does not come to what was written when its layers were merged".to_owned(),
+                what: "differs from what was written when its layers were merged".to_owned(),
             }),
         };
         if let Err(error) = checked {

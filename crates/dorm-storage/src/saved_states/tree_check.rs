@@ -56,9 +56,9 @@ fn lost(path: &[u8], error: io::Error) -> Wrong {
         io::ErrorKind::NotFound => Wrong::Damaged(path.to_vec(), "is missing".to_owned()),
         io::ErrorKind::UnexpectedEof => Wrong::Damaged(path.to_vec(), "is shorter than it was".to_owned()),
 
-        io::ErrorKind::NotADirectory => Wrong::Damaged(path.to_vec(), "is not what it was".to_owned()),
+        io::ErrorKind::NotADirectory => Wrong::Damaged(path.to_vec(), "has another type or owner".to_owned()),
         _ if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
-            Wrong::Damaged(path.to_vec(), "is not what it was".to_owned())
+            Wrong::Damaged(path.to_vec(), "has another type or owner".to_owned())
         }
         // The disk has lost the data.
         _ if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => {
@@ -91,14 +91,14 @@ impl Checker {
                 let of = of.map_err(|error| lost(path, error.into()))?;
                 return match (of.st_dev, of.st_ino) == (facts.st_dev, facts.st_ino) {
                     true => Ok(()),
-                    false => damaged("is not the link it was"),
+                    false => damaged("is no longer the same hard link"),
                 };
             }
             EntryKind::Symlink(target) if kind == FileType::Symlink && is_own(&facts) => {
                 let found = rustix::fs::readlinkat(parent, name, Vec::new());
                 return match found.map_err(|error| lost(path, error.into()))?.as_bytes() == &target[..] {
                     true => Ok(()),
-                    false => damaged("leads elsewhere than it did"),
+                    false => damaged("is a link to another target"),
                 };
             }
             EntryKind::File { .. } if kind == FileType::RegularFile => {}
@@ -108,7 +108,7 @@ impl Checker {
             | EntryKind::Symlink(_)
             | EntryKind::File { .. }
             | EntryKind::Directory { .. }
-            | EntryKind::Fifo => return damaged("is not what it was"),
+            | EntryKind::Fifo => return damaged("has another type or owner"),
         }
         if !is_own(&facts) || facts.st_mode & 0o7777 != entry.mode & 0o7777 {
             return damaged("has another owner or mode");
@@ -131,7 +131,7 @@ impl Checker {
                 let mut value = [0; 4];
                 let is_opaque = rustix::fs::fgetxattr(&directory, OPAQUE, &mut value[..]).is_ok();
                 if is_opaque != *replaces {
-                    return damaged("does not hide what it hid, or hides what it did not");
+                    return damaged("does not hide the same files as before");
                 }
                 self.count(path)
             }

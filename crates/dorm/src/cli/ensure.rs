@@ -155,10 +155,10 @@ fn explain(explanation: &wire::EnsureExplanation, format: Format) -> Done {
     };
     output::table(&["WAY", "VERDICT", "REASON"], &explanation.considered.iter().map(row).collect::<Vec<_>>())?;
     if let Some(refused) = &explanation.refused {
-        output::talk(&format!("it would be refused: {}", output::harmless(refused)));
+        output::talk(&format!("the request would be refused: {}", output::harmless(refused)));
     }
     if explanation.joins {
-        output::talk("its sandbox is being made: the command would wait for that");
+        output::talk("its sandbox is being set up; the command would wait for it");
     }
     if std::io::stderr().is_terminal()
         && let Some(id) = &explanation.environment

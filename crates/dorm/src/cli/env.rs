@@ -78,7 +78,7 @@ pub(crate) async fn run(options: EnvOptions) -> Done {
         }
         (None, None | Some("local")) => connection.key(&server)?,
         (None, Some(project)) => {
-            let message = format!("the key of the daemon is not only for the project {project}");
+            let message = format!("the key of the daemon gives access to all projects, not only to {project}");
             return Err(Problem::usage(message, "create one for it with --new-key NAME".to_owned()));
         }
     };

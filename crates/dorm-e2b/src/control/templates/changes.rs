@@ -67,7 +67,7 @@ async fn delete_snapshot(service: &Service, id: &str) -> Result<Response, Refusa
         }
         CreateFrom::Template(reference) => Err(no_tag(DEFAULT_TAG, reference.name.as_str())),
         CreateFrom::Image(_) => {
-            Err(Refusal::conflict(format!("'{id}' is an image and no template: remove it with `dorm image rm {id}`")))
+            Err(Refusal::conflict(format!("'{id}' is an image, not a template: remove it with `dorm image rm {id}`")))
         }
     }
 }

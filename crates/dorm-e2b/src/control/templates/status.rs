@@ -56,7 +56,7 @@ pub(super) async fn logs(id: &str, build: &str, call: Call) -> Result<Response, 
     let is_backward = match parameter(uri, "direction")?.as_deref() {
         None | Some("" | "forward") => false,
         Some("backward") => true,
-        Some(other) => return Err(Refusal::invalid(format!("direction is '{other}': it is forward or backward"))),
+        Some(other) => return Err(Refusal::invalid(format!("direction is '{other}': it must be forward or backward"))),
     };
     let build = own_build(&service, id, build).await?;
     let mut found: std::collections::VecDeque<LogEntry> = std::collections::VecDeque::new();
@@ -96,7 +96,7 @@ fn is_wanted(level: &Option<String>) -> Result<bool, Refusal> {
     match level.as_deref() {
         None | Some("" | "debug" | "info") => Ok(true),
         Some("warn" | "error") => Ok(false),
-        Some(other) => Err(Refusal::invalid(format!("level is '{other}': it is debug, info, warn or error"))),
+        Some(other) => Err(Refusal::invalid(format!("level is '{other}': it must be debug, info, warn or error"))),
     }
 }
 

@@ -140,7 +140,7 @@ fn path(uri: &Uri) -> Result<EntryPath, Refusal> {
 fn depth(uri: &Uri) -> Result<u32, Refusal> {
     match number(uri, "depth")?.unwrap_or(1) {
         depth @ 0..=DEPTH_MAX => Ok(depth),
-        depth => Err(Refusal::invalid(format!("depth is {depth}: it is at most {DEPTH_MAX}"))),
+        depth => Err(Refusal::invalid(format!("depth is {depth}: it must be at most {DEPTH_MAX}"))),
     }
 }
 
@@ -175,7 +175,7 @@ fn ownership(uri: &Uri, mode: u32) -> Result<Ownership, Refusal> {
 fn within(name: &str, value: u32, most: u32) -> Result<u32, Refusal> {
     match value <= most {
         true => Ok(value),
-        false => Err(Refusal::invalid(format!("{name} is {value}: it is at most {most}"))),
+        false => Err(Refusal::invalid(format!("{name} is {value}: it must be at most {most}"))),
     }
 }
 
@@ -184,7 +184,7 @@ fn force(uri: &Uri) -> Result<Option<bool>, Refusal> {
         None | Some("") => Ok(None),
         Some("true" | "True" | "1") => Ok(Some(true)),
         Some("false" | "False" | "0") => Ok(Some(false)),
-        Some(other) => Err(Refusal::invalid(format!("force is '{other}': it is true or false"))),
+        Some(other) => Err(Refusal::invalid(format!("force is '{other}': it must be true or false"))),
     }
 }
 

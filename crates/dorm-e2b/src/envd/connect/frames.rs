@@ -130,12 +130,12 @@ impl Decoder {
                 return Ok(None);
             }
             flags if flags & COMPRESSED != 0 => {
-                return Err(Fault::new(Code::Internal, "a message is compressed, and no compression was agreed"));
+                return Err(Fault::new(Code::Internal, "a message is compressed, but no compression was negotiated"));
             }
             flags => return Err(Fault::invalid(format!("a frame has the unknown flags {flags}"))),
         }
         if length > MESSAGE_BYTES_MAX {
-            let message = format!("a message has {length} bytes: the most are {MESSAGE_BYTES_MAX}");
+            let message = format!("a message has {length} bytes: the maximum is {MESSAGE_BYTES_MAX}");
             // Clients report `resource_exhausted` as a rate limit.
             return Err(Fault::invalid(message));
         }

@@ -31,7 +31,7 @@ pub(super) fn of(headers: &HeaderMap) -> Result<BTreeMap<String, String>, Fault>
     let bytes: usize = found.iter().map(|(key, value)| key.len() + value.len()).sum();
     match bytes <= BYTES_MAX {
         true => Ok(found),
-        false => Err(Fault::invalid(format!("the metadata has {bytes} bytes: the most are {BYTES_MAX}"))),
+        false => Err(Fault::invalid(format!("the metadata has {bytes} bytes: the maximum is {BYTES_MAX}"))),
     }
 }
 

@@ -42,7 +42,7 @@ impl Incoming {
         let mut from = Source(BufReader::with_capacity(BUFFER, from));
         let bytes = from.head(MANIFEST)?;
         if bytes > MANIFEST_MAX {
-            return Err(refused("its manifest is longer than any can be"));
+            return Err(refused("its manifest is too long"));
         }
         let mut text = Vec::new();
         from.copy(MANIFEST, bytes, &mut |piece| {
@@ -97,12 +97,12 @@ impl SavedStates {
         let listed = saved_state.files.first().map(|file| (file.bytes, &file.blake3[..]));
         let found = saved_state.tree.zip(listed).map(|(facts, (bytes, blake3))| (facts, bytes, blake3));
         if said.is_none() || said != found {
-            return Err(refused("its files do not come to what its manifest says"));
+            return Err(refused("its files do not match its manifest"));
         }
         match self.check_content(&saved_state) {
             Ok(()) => Ok((saved_state, None)),
             Err(StorageError::Damaged { file, what, .. }) => {
-                Err(refused(format!("what it says of its files cannot be: {} {what}", file.display())))
+                Err(refused(format!("its list of files is invalid: {} {what}", file.display())))
             }
             Err(error) => Err(error),
         }
@@ -137,7 +137,7 @@ impl SavedStates {
         let mut said = about.memory.clone();
         said.sort_by(|a, b| a.name.cmp(&b.name));
         if saved_state.files != said {
-            return Err(refused("its memory does not come to what its manifest says"));
+            return Err(refused("its memory does not match its manifest"));
         }
         Ok(saved_state)
     }
@@ -152,7 +152,7 @@ fn unpack_file(
     meter.charge_inode()?;
     let name = format!("{MEMORY}/{}", file.name.display());
     if from.head(&name)? != file.bytes {
-        return Err(refused(format!("its entry '{name}' is not as long as its manifest says")));
+        return Err(refused(format!("the length of its entry '{name}' does not match its manifest")));
     }
     let path = directory.join(&file.name);
     if let Some(above) = path.parent() {
@@ -168,7 +168,7 @@ fn unpack_file(
     from.pad(&name, file.bytes)?;
     match hasher.finalize().to_hex().as_str() == file.blake3 {
         true => Ok(()),
-        false => Err(refused(format!("its entry '{name}' has another hash than its manifest says"))),
+        false => Err(refused(format!("the hash of its entry '{name}' does not match its manifest"))),
     }
 }
 
@@ -185,11 +185,14 @@ fn unpack_tree(
     let mut left = Left { entries: about.facts.entries, files: about.facts.bytes, data: about.data_bytes };
     let mut number = 0u64;
     while let Some(listed) = next_line(&mut lines, &path)? {
-        left.entries = left.entries.checked_sub(1).ok_or_else(|| refused("its listing has more lines than it says"))?;
+        left.entries =
+            left.entries.checked_sub(1).ok_or_else(|| refused("its listing has more lines than its manifest says"))?;
         match listed.entry.kind {
             EntryKind::File { bytes } => {
-                left.files =
-                    left.files.checked_sub(bytes).ok_or_else(|| refused("its files are longer than it says"))?;
+                left.files = left
+                    .files
+                    .checked_sub(bytes)
+                    .ok_or_else(|| refused("its files are longer than its manifest says"))?;
                 take_content(&mut tree, &listed, &format!("{CONTENT}/{number}"), &mut left, from)?;
                 number += 1;
             }
@@ -201,7 +204,7 @@ fn unpack_tree(
         }
     }
     if (left.entries, left.files) != (0, 0) {
-        return Err(refused("its listing has less in it than its manifest says"));
+        return Err(refused("its listing is shorter than its manifest says"));
     }
     tree.settle().map_err(|error| kept(error, &path))?;
     draft.commit_tree_now(facts, &tree)
@@ -216,7 +219,7 @@ struct Left {
 
 fn take_listing(path: &Path, about: &ExportedTree, from: &mut Source, meter: &mut Meter) -> Result<(), StorageError> {
     if from.head(LISTING)? != about.listing_bytes {
-        return Err(refused("its listing is not as long as its manifest says"));
+        return Err(refused("the length of its listing does not match its manifest"));
     }
     let mut to = create(path)?;
     let mut hasher = blake3::Hasher::new();
@@ -228,7 +231,7 @@ fn take_listing(path: &Path, about: &ExportedTree, from: &mut Source, meter: &mu
     from.pad(LISTING, about.listing_bytes)?;
     match hasher.finalize().to_hex().as_str() == about.listing_blake3 {
         true => Ok(()),
-        false => Err(refused("its listing has another hash than its manifest says")),
+        false => Err(refused("the hash of its listing does not match its manifest")),
     }
 }
 
@@ -239,7 +242,7 @@ fn next_line(from: &mut impl BufRead, path: &Path) -> Result<Option<Listed>, Sto
         return Ok(None);
     }
     if line.last() != Some(&b'\n') {
-        return Err(refused("its listing has a line without an end"));
+        return Err(refused("the last line of its listing is incomplete"));
     }
     let listed = listing::read(&line[..]).map_err(|what| refused(format!("its listing {what}")))?;
     match listed.into_iter().next() {
@@ -266,7 +269,7 @@ fn take_content(
         (None, Ok(())) => {}
     }
     if rest != 0 {
-        return Err(refused(format!("its entry '{name}' is longer than what is in it")));
+        return Err(refused(format!("its entry '{name}' is longer than its content")));
     }
     from.pad(name, bytes)
 }
@@ -314,9 +317,11 @@ impl Pieces<'_> {
             self.from.exact(self.name, &mut bytes)?;
             let (at, bytes) = (u64::from_le_bytes(at), u64::from_le_bytes(bytes));
             if bytes == 0 || bytes > rest || at.checked_add(bytes).is_none() {
-                return wrong("has a piece that cannot be");
+                return wrong("has an invalid piece");
             }
-            let Some(data) = self.left.data.checked_sub(bytes) else { return wrong("has more in it than was said") };
+            let Some(data) = self.left.data.checked_sub(bytes) else {
+                return wrong("has more data than its manifest says");
+            };
             (self.left.data, self.entry, self.piece) = (data, rest, (at, bytes));
         }
         let (at, bytes) = self.piece;
