@@ -18,6 +18,9 @@ use crate::error::{ProjectProblem, ServiceError, Shortage};
 use crate::messages::Message;
 use crate::shared::{Committed, Share, Shared};
 
+/// Formats an amount for people.
+type Shown = fn(u64) -> String;
+
 /// Admission for a run, held until the run is recorded or given up.
 pub(crate) struct Admitted<'a>(#[allow(dead_code, reason = "it is held")] MutexGuard<'a, ()>);
 
@@ -198,7 +201,7 @@ impl Shared {
         let used = self.ledger.committed(Some(project), of);
         let cpus = |millis: u64| CpuCount(millis).to_string();
         let bytes = |bytes: u64| ByteSize(bytes).to_string();
-        let limits: [(fn(u64) -> String, &str, Option<u64>, u64, u64); 3] = [
+        let limits: [(Shown, _, _, _, _); 3] = [
             (|count| count.to_string(), " running sandboxes", budgets.running, used.count, count),
             (cpus, "", budgets.cpu_millis, used.share.cpu_millis, share.cpu_millis),
             (bytes, " of memory", budgets.memory_bytes, used.share.memory_bytes, share.memory_bytes),

@@ -31,7 +31,8 @@ async fn a_resize_changes_the_given_numbers_and_keeps_the_other() {
 async fn a_resize_without_a_number_or_with_two_limits_is_a_usage_error() {
     let world = World::new().await;
     world.json(&["pool", "create", "workers", "--ready", "0", "-o", "json"]).await;
-    for options in [&[][..], &["--most", "2", "--no-most"]] {
+    let none: &[&str] = &[];
+    for options in [none, &["--most", "2", "--no-most"]] {
         world.dorm(&[&["pool", "resize", "workers"], options].concat()).await.failed(2, "--most");
     }
     world.dorm(&["pool", "resize", "others", "--ready", "1"]).await.failed(3, "there is no sandbox pool 'others'");
