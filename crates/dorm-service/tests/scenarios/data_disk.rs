@@ -110,11 +110,11 @@ async fn sandboxes_are_paused_below_the_floor_and_continue_automatically_with_ro
     assert_eq!(service.figures().await.unwrap().paused_for_disk, 1);
     let why = service.why(&id).await.unwrap();
     let reason = &why.because.iter().find(|reason| reason.signal == "disk").unwrap().says;
-    assert!(reason.contains(&(99 * MIB).to_string()), "{reason}");
-    assert!(why.next[0].says.contains(&(200 * MIB).to_string()), "{why:?}");
+    assert!(reason.contains("99 MiB"), "{reason}");
+    assert!(why.next[0].says.contains("200 MiB"), "{why:?}");
     let refused = service.agent(&id, Use::Exec).await.err().unwrap();
     assert_eq!(refused.code(), Code::NoRoom);
-    assert!(refused.message().contains(&(200 * MIB).to_string()), "{}", refused.message());
+    assert!(refused.message().contains("200 MiB"), "{}", refused.message());
     // Between the floor and twice the floor, nothing changes.
     disk.set(150 * MIB);
     tokio::time::sleep(Duration::from_secs(60)).await;
@@ -275,7 +275,7 @@ async fn no_more_disks_are_promised_than_the_budget_allows() {
     let first = create(&service, sized("first", 600)).await;
     let refused = service.create(sized("second", 600)).await.unwrap_err();
     assert_eq!(refused.code(), Code::NoRoom);
-    assert!(refused.message().contains(&(1000 * MIB).to_string()), "{}", refused.message());
+    assert!(refused.message().contains("1000 MiB"), "{}", refused.message());
     assert!(refused.message().contains("--disk-overcommit"), "{}", refused.message());
     service.create_volume("data".parse().unwrap(), 300 * MIB, Writers::One).await.unwrap();
     let refused = service.create(sized("third", 200)).await.unwrap_err();

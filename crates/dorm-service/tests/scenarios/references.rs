@@ -166,13 +166,13 @@ async fn the_id_decides_whose_references_they_are_and_those_of_a_directory_that_
     theirs.data = moved.clone();
     let there = theirs.daemon(&world).await;
     let told = refused(&here, &image).await.message();
-    assert!(told.contains(moved.to_str().unwrap()) && !told.contains("not there"), "{told}");
+    assert!(told.contains(moved.to_str().unwrap()) && !told.contains("does not exist"), "{told}");
     there.stop().await;
     // The data directory is missing, or only not mounted: the daemon cannot know.
     std::fs::remove_dir_all(&moved).unwrap();
     let told = refused(&here, &image).await.message();
     let references = theirs.images.join("references/theirs");
-    assert!(told.contains("not there") && told.contains(references.to_str().unwrap()), "{told}");
+    assert!(told.contains("does not exist") && told.contains(references.to_str().unwrap()), "{told}");
     std::fs::remove_dir_all(references).unwrap();
     here.remove_image(&image).await.unwrap();
 }
