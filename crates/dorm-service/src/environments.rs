@@ -15,6 +15,7 @@ mod clone;
 mod plan;
 mod run;
 mod setup;
+mod spent;
 mod upkeep;
 
 use std::collections::BTreeMap;

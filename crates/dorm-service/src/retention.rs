@@ -4,6 +4,7 @@
 //! service clock, and nothing is removed while removal is on hold (decision 0023). The store keeps
 //! what other records need.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use dorm_lifecycle::Timestamp;
@@ -24,7 +25,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 const FOR_WEBHOOKS: u32 = 3;
 
 /// The time for which a retry of a request with an idempotency key is recognised.
-const REQUESTS_KEPT: Duration = Duration::from_secs(86_400);
+pub(crate) const REQUESTS_KEPT: Duration = Duration::from_secs(86_400);
 
 /// Removes old records until the service stops.
 pub(crate) async fn keep_pruning(service: Service) {
@@ -34,6 +35,7 @@ pub(crate) async fn keep_pruning(service: Service) {
     }
     loop {
         let pruned = shared.prune().await;
+        shared.prune_environments().await;
         match pruned {
             Ok(Pruned { sandboxes: 0, operations: 0, events: 0, requests: 0 }) => {}
             Ok(Pruned { sandboxes, operations, events, requests }) => {
@@ -73,6 +75,17 @@ impl Shared {
             tracing::warn!(events = untaken, "removed events that a webhook had not received for a very long time");
         }
         Ok(all)
+    }
+
+    /// Removes the records of environments that no request finds any more, once their sandboxes
+    /// are forgotten, too.
+    async fn prune_environments(self: &Arc<Self>) {
+        let Some(kept) = self.settings.retention.terminated else { return };
+        match self.forget_spent(None, kept.max(REQUESTS_KEPT)).await {
+            Ok(0) => {}
+            Ok(environments) => tracing::info!(environments, "old records were removed"),
+            Err(error) => tracing::warn!(error = %chain(&error), "cannot remove old environments; retrying in an hour"),
+        }
     }
 
     async fn prune_all(&self, prune: Prune, all: &mut Pruned) -> Result<(), StoreError> {

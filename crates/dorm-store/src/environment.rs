@@ -75,8 +75,8 @@ pub struct Attempt {
     pub began: Timestamp,
     /// The caller who asked for it first.
     pub caller: Option<Caller>,
-    /// The workspace that the environment had before; it has that again if the attempt fails.
-    pub before: Option<Workspace>,
+    /// The settings that the environment had before; it has them again if the attempt fails.
+    pub before: Option<SettingsBefore>,
     /// Action if no caller waits for it any more.
     pub on_leave: OnLeave,
     /// Whether its cancellation was requested.
@@ -103,6 +103,61 @@ pub struct Attempt {
     pub snapshot_failure: Option<FailureRecord>,
     /// The commit that the code of its sandbox was cloned at.
     pub commit: Option<String>,
+}
+
+/// The settings of an environment before an attempt.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SettingsBefore {
+    /// Its workspace.
+    pub workspace: Workspace,
+    /// The others. None in an attempt of a build that did not record them.
+    pub others: Option<OtherSettings>,
+}
+
+/// The settings of an environment besides its workspace.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OtherSettings {
+    /// The key that a client library has computed for it.
+    pub client_key: Option<String>,
+    /// Its policy.
+    pub policy: Policy,
+    /// The secrets of the project that every process in its sandbox gets.
+    pub secrets: BTreeMap<String, SecretName>,
+    /// The secrets that a request has given as values, sealed.
+    pub values: Variables,
+    /// The labels of its sandbox.
+    pub labels: BTreeMap<String, String>,
+}
+
+impl EnvironmentRecord {
+    /// Returns its present settings.
+    pub fn settings(&self) -> SettingsBefore {
+        SettingsBefore {
+            workspace: self.workspace.clone(),
+            others: Some(OtherSettings {
+                client_key: self.client_key.clone(),
+                policy: self.policy.clone(),
+                secrets: self.secrets.clone(),
+                values: self.values.clone(),
+                labels: self.labels.clone(),
+            }),
+        }
+    }
+
+    /// Gives it earlier settings again.
+    pub fn restore_settings(&mut self, before: SettingsBefore) {
+        let SettingsBefore { workspace, others } = before;
+        self.workspace = workspace;
+        let Some(OtherSettings { client_key, policy, secrets, values, labels }) = others else { return };
+        (self.client_key, self.policy, self.secrets) = (client_key, policy, secrets);
+        (self.values, self.labels) = (values, labels);
+    }
+
+    /// Returns the policy of the sandbox that it has: during an attempt, the one of before.
+    pub fn policy_of_sandbox(&self) -> &Policy {
+        let before = self.attempt.as_ref().and_then(|attempt| attempt.before.as_ref()?.others.as_ref());
+        before.map_or(&self.policy, |before| &before.policy)
+    }
 }
 
 /// A snapshot that a sandbox is restored from.

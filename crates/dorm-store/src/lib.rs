@@ -47,8 +47,8 @@ pub use clock::{ClockNote, ClockPeriod};
 pub use code::Code;
 pub use codec::workspace_hash;
 pub use environment::{
-    Attempt, AttemptEnd, AttemptFailure, AttemptResult, EnvironmentLease, EnvironmentRecord, Phase, RestoredFrom,
-    RetiredSandbox, RunEnd, SetupState, SetupStepRecord, SetupWork, key_hash,
+    Attempt, AttemptEnd, AttemptFailure, AttemptResult, EnvironmentLease, EnvironmentRecord, OtherSettings, Phase,
+    RestoredFrom, RetiredSandbox, RunEnd, SettingsBefore, SetupState, SetupStepRecord, SetupWork, key_hash,
 };
 pub use failure::FailureRecord;
 pub use pool::{PoolRecord, PoolSource};

@@ -370,20 +370,22 @@ impl Maker {
         let changed = self.service.shared.change_environment(&self.id, |record| {
             let Some(mut attempt) = record.attempt.take_if(|attempt| attempt.id == id) else { return };
             (attempt.token, attempt.setup) = (None, None);
-            let workspace = attempt.before.take();
+            let settings = attempt.before.take();
             if result == AttemptResult::Ready {
                 match &attempt.restore {
                     Some(restored) if restored.of.is_none() => record.snapshot = Some(restored.snapshot.clone()),
                     // That of another definition must not be restored for this one.
-                    _ if workspace.is_some_and(|before| before != record.workspace) => record.snapshot = None,
+                    _ if settings.is_some_and(|before| before.workspace != record.workspace) => record.snapshot = None,
                     _ => {}
                 }
                 record.commit.clone_from(&attempt.commit);
-                let before = record.sandbox.replace(attempt.sandbox.clone());
-                let before = before.filter(|before| *before != attempt.sandbox);
-                record.retired.extend(before.map(|sandbox| RetiredSandbox { sandbox, at: now, is_settled: false }));
-            } else {
-                record.workspace = workspace.unwrap_or_else(|| record.workspace.clone());
+                if let Some(sandbox) = record.sandbox.replace(attempt.sandbox.clone()) {
+                    // Its runs do not use the new sandbox, so their end must not end that.
+                    (record.leases, record.ending) = (Vec::new(), None);
+                    record.retired.push(RetiredSandbox { sandbox, at: now, is_settled: false });
+                }
+            } else if let Some(before) = settings {
+                record.restore_settings(before);
             }
             for step in attempt.steps.iter_mut().filter(|step| step.state == SetupState::Running) {
                 step.state = SetupState::Waiting;

@@ -31,6 +31,7 @@ use tokio::time::Instant;
 
 use super::create::{CreateFrom, CreateSpec};
 use crate::error::{EnvironmentProblem, ServiceError};
+use crate::retention::REQUESTS_KEPT;
 use crate::shared::Service;
 use crate::view::SandboxView;
 
@@ -281,7 +282,8 @@ impl Service {
     /// that of the environment.
     async fn ensured_earlier(&self) -> Result<Option<Ensured>, ServiceError> {
         let Some(Made::Environment(id)) = self.earlier() else { return Ok(None) };
-        let Some(record) = self.shared.store.environment(id).await? else { return Ok(None) };
+        let record = self.shared.store.environment(id).await?.filter(|record| !record.removed);
+        let record = record.ok_or_else(|| ServiceError::made_is_gone("environment", id))?;
         let Some(end) = record.last.clone().filter(|end| record.sandbox.as_ref() == Some(&end.attempt.sandbox)) else {
             return Ok(None);
         };
@@ -300,7 +302,7 @@ impl Service {
         self.exists()?;
         let asked = self.asked_for(spec).await?;
         let record = self.environment_of(&asked).await?;
-        let facts = self.facts(&asked, record.as_ref(), None).await?;
+        let (facts, _used) = self.facts(&asked, record.as_ref(), None).await?;
         Ok(EnsureExplanation {
             decision: decide(&facts, &asked.spec.policy),
             drift: facts.drift,
@@ -378,8 +380,6 @@ impl Service {
         progress: &(dyn Fn(EnsureProgress) + Send + Sync),
     ) -> Result<Look, ServiceError> {
         let Some(found) = self.environment_of(asked).await? else { return self.first_attempt(asked, progress).await };
-        // Before the turn: nobody who has a turn waits for the end of a deletion.
-        let staying = self.staying().await?;
         let turn = self.shared.environments.turns.of(&found.id).lock_owned().await;
         let Some(record) = self.shared.store.environment(&found.id).await?.filter(|one| one.key == found.key) else {
             return Ok(Look::Wait);
@@ -388,7 +388,9 @@ impl Service {
             if attempt.cancel || self.shared.environments.is_cancelled(&record.id, &attempt.id) {
                 return Ok(Look::Wait);
             }
-            let waiter = Waiter::new(&self.shared, &record.id, &attempt.id, asked.spec.on_leave);
+            // One that was to continue does so, whoever joins it.
+            let on_leave = if attempt.on_leave == OnLeave::Continue { OnLeave::Continue } else { asked.spec.on_leave };
+            let waiter = Waiter::new(&self.shared, &record.id, &attempt.id, on_leave);
             let differences = record.workspace.differences(&asked.workspace);
             self.join(record, asked, turn).await?;
             return Ok(Look::Follow { waiter, joined: true, differences });
@@ -396,7 +398,7 @@ impl Service {
         if record.ending.is_some() {
             return Ok(Look::Wait);
         }
-        let facts = self.facts(asked, Some(&record), broken).await?;
+        let (facts, used) = self.facts(asked, Some(&record), broken).await?;
         let drift: Vec<String> = facts.drift.iter().map(|word| (*word).to_owned()).collect();
         let Decision { considered, choice } = decide(&facts, &asked.spec.policy);
         progress(EnsureProgress::Considered(considered.clone()));
@@ -434,7 +436,7 @@ impl Service {
                     attempt: Some(attempt.clone()),
                     ..record
                 };
-                self.begin_attempt(record, attempt, asked, (Vec::new(), (turn, staying))).await
+                self.begin_attempt(record, attempt, asked, (Vec::new(), (turn, self.staying().await?, used))).await
             }
         }
     }
@@ -453,11 +455,10 @@ impl Service {
         progress: &(dyn Fn(EnsureProgress) + Send + Sync),
     ) -> Result<Look, ServiceError> {
         let count = self.shared.environments.count(self.project());
-        if count >= ENVIRONMENTS_MAX {
+        if count >= ENVIRONMENTS_MAX && self.shared.forget_spent(Some(self.project()), REQUESTS_KEPT).await? == 0 {
             return Err(EnvironmentProblem::Many(count).into());
         }
-        let staying = self.staying().await?;
-        let facts = self.facts(asked, None, None).await?;
+        let (facts, used) = self.facts(asked, None, None).await?;
         let Decision { considered, choice } = decide(&facts, &asked.spec.policy);
         progress(EnsureProgress::Considered(considered.clone()));
         let id = match &asked.key {
@@ -491,7 +492,7 @@ impl Service {
             removed: false,
         };
         let made = self.made(Made::Environment(id));
-        match self.begin_attempt(record, attempt, asked, (made, staying)).await {
+        match self.begin_attempt(record, attempt, asked, (made, (self.staying().await?, used))).await {
             // Another caller was first.
             Err(ServiceError::Store(StoreError::KeyTaken { .. })) => Ok(Look::Wait),
             begun => begun,
@@ -508,7 +509,7 @@ impl Service {
         let waiter = Waiter::new(&self.shared, &record.id, &attempt.id, asked.spec.on_leave);
         let differences = record.workspace.differences(&asked.workspace);
         let others = Change { requests, ..Change::default() };
-        self.shared.write_environment(record, others, held).await?;
+        self.shared.write_environment(record, others, (held, self.request.clone())).await?;
         Ok(Look::Follow { waiter, joined: false, differences })
     }
 
@@ -535,7 +536,7 @@ impl Service {
             drift,
             sandbox: ids.sandbox(),
             replaces: before.and_then(|record| record.sandbox.clone()),
-            before: before.map(|record| record.workspace.clone()),
+            before: before.map(EnvironmentRecord::settings),
             restore,
             setup: None,
             token: token.map(|token| self.shared.seal_token(&token)),

@@ -24,9 +24,9 @@ use futures_util::future::join_all;
 use crate::damage::{Damage, damage};
 use crate::world::{World, eventually};
 
-const HOUR: Duration = Duration::from_secs(3600);
+pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 
-fn asked(key: &str, setup: &[&str]) -> EnsureSpec {
+pub(crate) fn asked(key: &str, setup: &[&str]) -> EnsureSpec {
     EnsureSpec {
         key: Some(Key::Own(key.to_owned())),
         client_key: None,
@@ -53,17 +53,17 @@ fn asked(key: &str, setup: &[&str]) -> EnsureSpec {
     }
 }
 
-fn with(asked: EnsureSpec, change: impl FnOnce(&mut Policy)) -> EnsureSpec {
+pub(crate) fn with(asked: EnsureSpec, change: impl FnOnce(&mut Policy)) -> EnsureSpec {
     let mut policy = asked.policy.clone();
     change(&mut policy);
     EnsureSpec { policy, ..asked }
 }
 
-async fn ensure(service: &Service, spec: EnsureSpec) -> Result<Ensured, ServiceError> {
+pub(crate) async fn ensure(service: &Service, spec: EnsureSpec) -> Result<Ensured, ServiceError> {
     service.ensure(spec, &|_| {}).await
 }
 
-async fn ensured(service: &Service, spec: EnsureSpec) -> Ensured {
+pub(crate) async fn ensured(service: &Service, spec: EnsureSpec) -> Ensured {
     ensure(service, spec).await.unwrap()
 }
 
@@ -74,7 +74,7 @@ fn problem(result: Result<Ensured, ServiceError>) -> EnvironmentProblem {
     }
 }
 
-async fn said(service: &Service, id: &SandboxId, line: &str) -> String {
+pub(crate) async fn said(service: &Service, id: &SandboxId, line: &str) -> String {
     let words = ["/bin/sh", "-c", line].map(|word| GuestString::new(word.as_bytes().to_vec()).unwrap());
     let spec = ProcessSpec::new(words.to_vec());
     let mut execution = service.exec(id, spec, CommandInput::Empty, None).await.unwrap();
@@ -89,7 +89,7 @@ async fn said(service: &Service, id: &SandboxId, line: &str) -> String {
     String::from_utf8(said).unwrap()
 }
 
-async fn living(world: &World) -> Vec<SandboxId> {
+pub(crate) async fn living(world: &World) -> Vec<SandboxId> {
     let all = world.store.sandboxes(&SandboxFilter::living()).await.unwrap();
     all.into_iter().map(|record| record.sandbox.id).collect()
 }
@@ -99,7 +99,7 @@ async fn created(world: &World) -> usize {
     world.store.sandboxes(&SandboxFilter::default()).await.unwrap().len()
 }
 
-async fn record(world: &World, id: &dorm_lifecycle::EnvironmentId) -> EnvironmentRecord {
+pub(crate) async fn record(world: &World, id: &dorm_lifecycle::EnvironmentId) -> EnvironmentRecord {
     world.store.environment(id).await.unwrap().unwrap()
 }
 

@@ -11,6 +11,7 @@ mod conflicts;
 mod damage;
 mod data_disk;
 mod egress;
+mod environment_ends;
 mod environments;
 mod failures;
 mod faults;

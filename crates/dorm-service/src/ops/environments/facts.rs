@@ -2,23 +2,24 @@
 
 use std::time::Duration;
 
-use dorm_lifecycle::environment::{Choice, Facts, SandboxFact, SnapshotFact, SnapshotOf, Way, decide};
+use dorm_lifecycle::environment::{Base, Choice, Facts, SandboxFact, SnapshotFact, SnapshotOf, Way, decide};
 use dorm_lifecycle::{Cause, Restored, Sandbox, SandboxId, SnapshotId, SnapshotKind, State};
 use dorm_store::{Attempt, EnvironmentRecord, RestoredFrom, SnapshotFilter, SnapshotRecord, SnapshotStatus};
 
 use super::{Asked, WORKSPACE_LABEL};
 use crate::error::ServiceError;
-use crate::shared::Service;
+use crate::shared::{Service, Using};
 
 impl Service {
     /// Returns what exists for a request. `broken` names a sandbox that could not be resumed, and
-    /// the reason.
+    /// the reason. The second part keeps the snapshots that may be restored from being deleted;
+    /// others may be meanwhile: reading one to its end can take long.
     pub(super) async fn facts(
         &self,
         asked: &Asked,
         record: Option<&EnvironmentRecord>,
         broken: Option<&(SandboxId, String)>,
-    ) -> Result<Facts, ServiceError> {
+    ) -> Result<(Facts, Vec<Using>), ServiceError> {
         let drift = record.map(|record| record.workspace.differences(&asked.workspace)).unwrap_or_default();
         let own = record.and_then(|record| record.snapshot.as_ref());
         let sandbox = record.and_then(|record| record.sandbox.as_ref());
@@ -27,10 +28,19 @@ impl Service {
         let facts = Facts { sandbox, sandbox_age, own: unknown(), of_workspace: unknown(), drift };
         // A sandbox that is there is used without a look at all snapshots.
         if !matches!(decide(&facts, &asked.spec.policy).choice, Choice::Create) {
-            return Ok(facts);
+            return Ok((facts, Vec::new()));
         }
+        // A deletion either comes first, or finds them in use.
+        let reading = self.staying().await?;
         let of_workspace = self.newest_of_workspace(&asked.workspace_key).await?;
-        Ok(Facts {
+        let base = match &asked.workspace.base {
+            Base::Snapshot(id) => Some(id),
+            Base::Image(_) => None,
+        };
+        let candidates = own.into_iter().chain(of_workspace.as_ref().map(|snapshot| &snapshot.id)).chain(base);
+        let used = candidates.map(|id| Using::of(&self.shared, id)).collect();
+        drop(reading);
+        let facts = Facts {
             own: match own {
                 Some(id) => self.snapshot_fact(id).await?,
                 None => SnapshotFact::None("it has no snapshot".to_owned()),
@@ -41,7 +51,8 @@ impl Service {
                 Some(_) | None => SnapshotFact::None("no other environment has a snapshot of it".to_owned()),
             },
             ..facts
-        })
+        };
+        Ok((facts, used))
     }
 
     /// Returns the sandbox of an environment, and the time since it was created.

@@ -205,7 +205,7 @@ pub(in crate::ops) fn needs_snapshot(record: &EnvironmentRecord, snapshot: &Snap
 
 /// Returns what is done at the end of a run, if anything.
 fn end_of_run(record: &EnvironmentRecord, outcome: RunOutcome, snapshot: SnapshotId) -> Option<RunEnd> {
-    let policy = &record.policy;
+    let policy = record.policy_of_sandbox();
     let takes = policy.snapshot == SnapshotWhen::AfterRun && outcome == RunOutcome::Completed;
     let end = RunEnd { snapshot: takes.then_some(snapshot), destroy: policy.destroy_on_complete };
     (end.snapshot.is_some() || end.destroy).then_some(end)

@@ -14,7 +14,8 @@ use super::callers::key_caller;
 use super::{at, egress_rules};
 use crate::{
     Attempt, AttemptEnd, AttemptFailure, AttemptResult, Code as FailureCode, EnvironmentLease, EnvironmentRecord,
-    FailureRecord, Phase, RestoredFrom, RetiredSandbox, RunEnd, SetupState, SetupStepRecord, SetupWork,
+    FailureRecord, OtherSettings, Phase, RestoredFrom, RetiredSandbox, RunEnd, SettingsBefore, SetupState,
+    SetupStepRecord, SetupWork,
 };
 
 fn text(text: &str) -> String {
@@ -74,7 +75,8 @@ fn attempt() -> Attempt {
         id: OperationId::from_random([2; 20]),
         began: at(1_790_000_001_000),
         caller: Some(key_caller()),
-        before: Some(plain()),
+        // As builds wrote it that recorded nothing else.
+        before: Some(SettingsBefore { workspace: plain(), others: None }),
         on_leave: OnLeave::Cancel,
         cancel: true,
         considered: considered.map(|(way, verdict)| Considered { way, verdict }).into(),
@@ -172,8 +174,20 @@ pub(super) fn environments() -> Vec<(String, EnvironmentRecord)> {
         removed: true,
         ..whole()
     };
+    let before = SettingsBefore {
+        workspace: plain(),
+        others: Some(OtherSettings {
+            client_key: Some(text("0ad2b56eb7ad29f7")),
+            policy: Policy { keep_alive: Some(Duration::from_secs(600)), ..Policy::default() },
+            secrets: [(text("NPM_TOKEN"), "TOKEN".parse().unwrap())].into(),
+            values: Variables([(text("TOKEN"), text("sealed:1:def"))].into()),
+            labels: [(text("team"), text("a"))].into(),
+        }),
+    };
+    let drifted = EnvironmentRecord { attempt: Some(Attempt { before: Some(before), ..attempt() }), ..whole() };
     vec![
         (text("environment"), whole()),
+        (text("environment-drifted"), drifted),
         (text("environment-failed"), ended(AttemptResult::Failed(failure))),
         (text("environment-cancelled"), ended(AttemptResult::Cancelled)),
         (text("environment-of-a-key"), EnvironmentRecord { key: Key::Own(text("web")), ..ended(AttemptResult::Ready) }),

@@ -1,15 +1,18 @@
 //! The attempts of environments, which are part of their rows.
 
+use std::collections::BTreeMap;
+
 use dorm_lifecycle::environment::{Considered, OnLeave, SnapshotOf, Verdict, Way};
-use dorm_lifecycle::{OperationId, SandboxId, SnapshotId};
+use dorm_lifecycle::{OperationId, SandboxId, SecretName, SnapshotId, Variables};
 use serde::{Deserialize, Serialize};
 
 use super::caller::CallerRow;
-use super::environment::WorkspaceRow;
+use super::environment::{PolicyRow, WorkspaceRow};
 use super::operation::FailureRow;
 use crate::codec::word::{Length, Millis, Text, Word, present};
 use crate::{
-    Attempt, AttemptEnd, AttemptFailure, AttemptResult, Phase, RestoredFrom, SetupState, SetupStepRecord, SetupWork,
+    Attempt, AttemptEnd, AttemptFailure, AttemptResult, OtherSettings, Phase, RestoredFrom, SettingsBefore, SetupState,
+    SetupStepRecord, SetupWork,
 };
 
 #[derive(Serialize, Deserialize)]
@@ -20,7 +23,7 @@ pub(super) struct AttemptRow {
     #[serde(deserialize_with = "present")]
     caller: Option<CallerRow>,
     #[serde(deserialize_with = "present")]
-    before: Option<WorkspaceRow>,
+    before: Option<BeforeRow>,
     on_leave: Word<OnLeave>,
     cancel: bool,
     considered: Vec<ConsideredRow>,
@@ -40,6 +43,26 @@ pub(super) struct AttemptRow {
     snapshot_failure: Option<FailureRow>,
     #[serde(deserialize_with = "present")]
     commit: Option<String>,
+}
+
+/// Attempts of earlier builds have a workspace alone.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum BeforeRow {
+    Settings(Box<SettingsRow>),
+    Workspace(Box<WorkspaceRow>),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SettingsRow {
+    workspace: WorkspaceRow,
+    #[serde(deserialize_with = "present")]
+    client_key: Option<String>,
+    policy: PolicyRow,
+    secrets: BTreeMap<String, Text<SecretName>>,
+    values: BTreeMap<String, String>,
+    labels: BTreeMap<String, String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -138,6 +161,40 @@ struct AttemptFailureRow {
     kept: Option<Text<SandboxId>>,
 }
 
+impl From<&SettingsBefore> for BeforeRow {
+    fn from(before: &SettingsBefore) -> Self {
+        let workspace = WorkspaceRow::from(&before.workspace);
+        match &before.others {
+            None => Self::Workspace(Box::new(workspace)),
+            Some(OtherSettings { client_key, policy, secrets, values, labels }) => {
+                let secrets = secrets.iter().map(|(variable, name)| (variable.clone(), Text(name.clone()))).collect();
+                Self::Settings(Box::new(SettingsRow {
+                    workspace,
+                    client_key: client_key.clone(),
+                    policy: policy.into(),
+                    secrets,
+                    values: values.0.clone(),
+                    labels: labels.clone(),
+                }))
+            }
+        }
+    }
+}
+
+impl From<BeforeRow> for SettingsBefore {
+    fn from(row: BeforeRow) -> Self {
+        match row {
+            BeforeRow::Workspace(workspace) => Self { workspace: (*workspace).into(), others: None },
+            BeforeRow::Settings(row) => {
+                let secrets = row.secrets.into_iter().map(|(variable, name)| (variable, name.0)).collect();
+                let (client_key, policy, labels) = (row.client_key, row.policy.into(), row.labels);
+                let others = OtherSettings { client_key, policy, secrets, values: Variables(row.values), labels };
+                Self { workspace: row.workspace.into(), others: Some(others) }
+            }
+        }
+    }
+}
+
 impl From<&Attempt> for AttemptRow {
     fn from(attempt: &Attempt) -> Self {
         let Attempt {
@@ -163,7 +220,7 @@ impl From<&Attempt> for AttemptRow {
             id: Text(id.clone()),
             began: Millis(*began),
             caller: caller.as_ref().map(CallerRow::from),
-            before: before.as_ref().map(WorkspaceRow::from),
+            before: before.as_ref().map(BeforeRow::from),
             on_leave: Word(*on_leave),
             cancel: *cancel,
             considered: considered.iter().map(ConsideredRow::from).collect(),

@@ -119,7 +119,7 @@ enum SetupRow {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct PolicyRow {
+pub(super) struct PolicyRow {
     snapshot: Word<SnapshotWhen>,
     snapshot_kind: KindRow,
     #[serde(deserialize_with = "present")]
