@@ -22,7 +22,7 @@ use crate::shared::{Committed, Share, Shared};
 type Shown = fn(u64) -> String;
 
 /// Admission for a run, held until the run is recorded or given up.
-pub(crate) struct Admitted<'a>(#[allow(dead_code, reason = "it is held")] MutexGuard<'a, ()>);
+pub(crate) struct Admitted(#[allow(dead_code, reason = "it is held")] OwnedMutexGuard<()>);
 
 /// The use of the budgets of a project.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -64,16 +64,19 @@ const EVICT_WITHIN: Duration = Duration::from_secs(10);
 /// The place of a request in the queues of those that wait for room: first in that of its project,
 /// then in that of the host. A project that has used up its own budgets keeps no other waiting.
 pub(crate) struct Place<'a> {
-    /// Held by the request of the project whose turn it is, until it is admitted.
+    project: ProjectId,
+    /// Held by the request of the project whose turn it is, until it is admitted, or refused for a
+    /// reason that holds up no resume.
     own: Option<OwnedMutexGuard<()>>,
-    /// Held by the request whose turn it is, until it is admitted or refused by its project.
+    /// Held by the request whose turn it is, until it is admitted, or refused for a reason that
+    /// holds up no resume of another project.
     turn: Option<MutexGuard<'a, ()>>,
     /// When it waits no longer.
     until: Instant,
 }
 
 impl Place<'_> {
-    /// Lets the next request try, because this one is admitted.
+    /// Lets the next request try.
     pub(crate) fn leave(&mut self) {
         self.turn = None;
         self.own = None;
@@ -85,7 +88,7 @@ impl Shared {
     /// in the order in which they came.
     pub(crate) async fn queue(&self, project: &ProjectId, patience: Duration) -> Place<'_> {
         let until = Instant::now() + patience;
-        let mut place = Place { own: None, turn: None, until };
+        let mut place = Place { project: project.clone(), own: None, turn: None, until };
         if !patience.is_zero() {
             let own = self.ledger.queues.of(project);
             place.own = tokio::time::timeout_at(until, own.lock_owned()).await.ok();
@@ -109,11 +112,17 @@ impl Shared {
         if is_over || place.turn.is_none() || shortage == Shortage::Permanent {
             return false;
         }
-        if shortage == Shortage::OfProject {
-            place.turn = None;
+        match shortage {
+            Shortage::OfProject => place.turn = None,
+            Shortage::OfProjectForCreates | Shortage::OfHostForCreates => place.leave(),
+            Shortage::OfHost | Shortage::OfPool | Shortage::Permanent => {}
         }
         let _ = tokio::time::timeout_at(place.until.min(now + LOOK_AGAIN), freed).await;
-        if place.turn.is_none() {
+        if place.own.is_none() {
+            let own = self.ledger.queues.of(&place.project);
+            place.own = tokio::time::timeout_at(place.until, own.lock_owned()).await.ok();
+        }
+        if place.own.is_some() && place.turn.is_none() {
             place.turn = tokio::time::timeout_at(place.until, self.ledger.queue.lock()).await.ok();
         }
         place.turn.is_some()
@@ -124,7 +133,7 @@ impl Shared {
         &self,
         asked: RoomRequest<'_>,
         patience: Duration,
-    ) -> Result<Admitted<'_>, ServiceError> {
+    ) -> Result<Admitted, ServiceError> {
         let mut place = self.queue(asked.project, patience).await;
         loop {
             let freed = self.ledger.freed.notified();
@@ -140,11 +149,11 @@ impl Shared {
 
     /// Admits a run, releasing the memory of parked sandboxes if that helps. Others may be admitted
     /// while one of these releases its memory.
-    pub(crate) async fn admit_run(&self, asked: RoomRequest<'_>) -> Result<Admitted<'_>, ServiceError> {
+    pub(crate) async fn admit_run(&self, asked: RoomRequest<'_>) -> Result<Admitted, ServiceError> {
         // A sandbox that is resumed needs what it holds.
         let mut passed_over: BTreeSet<SandboxId> = asked.of.cloned().into_iter().collect();
         loop {
-            let turn = self.ledger.turn.lock().await;
+            let turn = self.ledger.turn.clone().lock_owned().await;
             self.admit_to_budgets(asked).await?;
             let Some(reason) = self.short_of_memory() else { return Ok(Admitted(turn)) };
             drop(turn);
@@ -233,7 +242,9 @@ impl Shared {
             "its disk has {bytes}; disks of running sandboxes have {committed} and volumes {volumes} of the {budget} \
              that the host's disk allows (--disk-overcommit)"
         );
-        Err(self.full(what, reason, || format!("its disk has {bytes}, and the host's disk allows no other such disk")))
+        Err(self.full_for(bytes.0 > budget.0, what, reason, || {
+            format!("its disk has {bytes}, and the host's disk allows no other such disk")
+        }))
     }
 
     /// Returns the total size of the volumes, in bytes.
@@ -246,13 +257,13 @@ impl Shared {
         &self,
         what: &'static str,
         project: &ProjectId,
-        _: &Admitted<'_>,
+        _: &Admitted,
     ) -> Result<(), ServiceError> {
         if let Some(budget) = self.projects.budgets(project).sandboxes {
             let living = self.of_living(|sandbox| (sandbox.project == *project).then_some(())).await?.len();
             if u64::try_from(living).unwrap_or(u64::MAX) >= budget {
                 let reason = format!("project '{project}' has {living} sandboxes, and a budget of {budget}");
-                return Err(refused(what, reason, Shortage::OfProject));
+                return Err(refused(what, reason, Shortage::OfProjectForCreates));
             }
         }
         let Some(budget) = self.settings.budgets.sandboxes else { return Ok(()) };
@@ -261,7 +272,7 @@ impl Shared {
             return Ok(());
         }
         let reason = format!("there are {living} sandboxes, and at most {budget} may exist, running or not");
-        Err(self.full(what, reason, || "no more sandboxes may exist".to_owned()))
+        Err(self.full_as(Shortage::OfHostForCreates, what, reason, || "no more sandboxes may exist".to_owned()))
     }
 
     /// Returns how much of its budgets a project uses.
@@ -353,7 +364,7 @@ impl Shared {
         }
         let [budget, used, bytes] = [budget, used, bytes].map(ByteSize);
         let reason = format!("project '{project}' has a budget of {budget} on disk, uses {used}, and needs {bytes}");
-        Err(refused(what, reason, Shortage::OfProject))
+        Err(refused(what, reason, Shortage::OfProjectForCreates))
     }
 
     /// Checks whether `bytes` more may be written to the disk.
@@ -365,7 +376,9 @@ impl Shared {
             if free < reserve.saturating_add(bytes) {
                 let (free, reserve) = (ByteSize(free), ByteSize(reserve));
                 let reason = format!("{free} of the disk are free, and {reserve} must stay free");
-                return Err(self.full(what, reason, || "its disk is nearly full".to_owned()));
+                return Err(
+                    self.full_as(Shortage::OfHostForCreates, what, reason, || "its disk is nearly full".to_owned())
+                );
             }
         }
         if let Some(budget) = budgets.disk_bytes {
@@ -378,7 +391,8 @@ impl Shared {
                 };
                 let (used, budget) = (ByteSize(used), ByteSize(budget));
                 let reason = format!("sleep images and snapshots occupy {used}{running} of at most {budget}");
-                return Err(self.full(what, reason, || "sleep images and snapshots may not occupy more".to_owned()));
+                let own = || "sleep images and snapshots may not occupy more".to_owned();
+                return Err(self.full_as(Shortage::OfHostForCreates, what, reason, own));
             }
         }
         Ok(())
@@ -399,7 +413,16 @@ impl Shared {
 
     /// The same, for a request that exceeds a budget even alone, or not.
     fn full_for(&self, ever: bool, what: &'static str, totals: String, own: impl FnOnce() -> String) -> ServiceError {
-        let shortage = if ever { Shortage::Permanent } else { Shortage::OfHost };
+        self.full_as(if ever { Shortage::Permanent } else { Shortage::OfHost }, what, totals, own)
+    }
+
+    fn full_as(
+        &self,
+        shortage: Shortage,
+        what: &'static str,
+        totals: String,
+        own: impl FnOnce() -> String,
+    ) -> ServiceError {
         if !self.projects.are_many() {
             return refused(what, totals, shortage);
         }

@@ -10,6 +10,7 @@ use dorm_lifecycle::{
 };
 use dorm_store::{Change, Made, NewEvent, SandboxRecord, SnapshotRecord};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::attach::{AttachmentSpec, FollowingVolumes, following};
 use super::templates::TemplateReference;
@@ -165,7 +166,18 @@ impl Service {
 
     /// Like [`Service::create`], with an id that is on record already.
     pub(crate) async fn create_as(&self, id: SandboxId, asked: CreateSpec) -> Result<SandboxView, ServiceError> {
-        let mut place = self.shared.queue(self.project(), asked.max_wait).await;
+        let patience = asked.max_wait;
+        let began = Instant::now();
+        let (asked, _staying) = match patience.is_zero() {
+            true => (asked, None),
+            // An image that is read for the first time must not hold up those that wait for room.
+            false => {
+                let (asked, staying) = self.source_resolved(asked).await?;
+                self.source(&asked).await?;
+                (asked, staying)
+            }
+        };
+        let mut place = self.shared.queue(self.project(), patience.saturating_sub(began.elapsed())).await;
         loop {
             let freed = self.shared.ledger.freed.notified();
             match self.create_now(id.clone(), asked.clone(), &mut place).await {
@@ -220,6 +232,7 @@ impl Service {
         // The caller may go away at any time; what is recorded is started even so.
         let begin = async move {
             let (_staying, _referring, _request, leasing) = (staying, referring, request, leasing);
+            let _admitted = admitted;
             let seat = Seat::take(&own, &record.sandbox);
             if let Err(error) = own.commit(change).await {
                 own.leave(&record.sandbox.id);
@@ -230,7 +243,6 @@ impl Service {
             Ok(())
         };
         shared.finish(begin).await?;
-        drop(admitted);
         if self.manner.answer == AnswerAt::Beginning {
             return self.describe(&created).await;
         }

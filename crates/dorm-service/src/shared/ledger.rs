@@ -1,7 +1,7 @@
 //! The shares of the host's resources that running sandboxes have.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dorm_lifecycle::{ProjectId, Resources, Sandbox, SandboxId, State};
 use tokio::sync::Notify;
@@ -82,7 +82,7 @@ pub(crate) struct Ledger {
     committed: Mutex<BTreeMap<SandboxId, Entry>>,
     /// Held from a check until its result is recorded, so that two requests do not get the same
     /// room.
-    pub(crate) turn: tokio::sync::Mutex<()>,
+    pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
     /// Held by the request that waits for room on the host and is the next to get some.
     pub(crate) queue: tokio::sync::Mutex<()>,
     /// The same for each project: held by the request that is the next of the project.

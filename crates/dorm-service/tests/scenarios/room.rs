@@ -36,7 +36,7 @@ async fn no_more_memory_is_given_out_than_there_is_to_give() {
     let first = create(&service, sized("first", 600)).await;
     let refused = service.create(sized("second", 600)).await.unwrap_err();
     assert_eq!(refused.code(), Code::NoRoom);
-    assert!(refused.message().contains(&(600 * MIB).to_string()), "{}", refused.message());
+    assert!(refused.message().contains("600 MiB"), "{}", refused.message());
     assert!(world.store.sandboxes(&dorm_store::SandboxFilter::default()).await.unwrap().len() == 1);
     // A suspended sandbox uses none of the memory budget; a resume needs its share again.
     service.suspend(&first).await.unwrap();
@@ -101,7 +101,11 @@ async fn deleted_images_on_which_sandboxes_run_count_as_used() {
     world.host.hold_deleted_images((64 << 20) + 1);
     let refused = service.checkpoint(&id, SnapshotKind::Memory).await.unwrap_err();
     assert_eq!(refused.code(), Code::NoRoom);
-    assert!(refused.message().contains("deleted ones on which sandboxes still run, 67108865"), "{}", refused.message());
+    assert!(
+        refused.message().contains("deleted ones that running sandboxes still use 64 MiB"),
+        "{}",
+        refused.message()
+    );
     assert_eq!(service.figures().await.unwrap().deleted_image_bytes, (64 << 20) + 1);
     world.host.hold_deleted_images(0);
     service.checkpoint(&id, SnapshotKind::Memory).await.unwrap();
@@ -188,13 +192,13 @@ async fn the_refusal_of_a_full_host_says_nothing_about_other_projects() {
     let service = world.daemon().await;
     create(&service, sized("first", 600)).await;
     let alone = service.create(sized("second", 600)).await.unwrap_err().message();
-    assert!(alone.contains(&(1000 * MIB).to_string()), "{alone}");
+    assert!(alone.contains("1000 MiB"), "{alone}");
     let team: dorm_lifecycle::ProjectId = "team".parse().unwrap();
     service.create_project(team.clone(), dorm_store::ProjectBudgets::default()).await.unwrap();
     let refused = service.for_project(&team).unwrap().create(sized("second", 600)).await.unwrap_err();
     let message = refused.message();
-    assert!(message.contains("the host is full") && message.contains("project 'team' 0"), "{message}");
-    assert!(!message.contains(&(1000 * MIB).to_string()), "{message}");
+    assert!(message.contains("the host is full") && message.contains("project 'team' may use 0 B"), "{message}");
+    assert!(!message.contains("1000 MiB"), "{message}");
     let used = service.projects().await.unwrap();
     let used: Vec<_> =
         used.iter().map(|view| (view.project.id.as_str(), view.used.running, view.used.memory_bytes)).collect();
@@ -249,6 +253,92 @@ async fn a_request_that_exceeds_a_budget_alone_does_not_wait() {
     let began = tokio::time::Instant::now();
     assert_eq!(service.create(patient).await.unwrap_err().code(), Code::NoRoom);
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn a_disk_that_can_never_be_promised_is_refused_at_once() {
+    let mut world = World::new().await;
+    world.settings.budgets = Budgets { disks_bytes: Some(1 << 40), ..Budgets::default() };
+    let service = world.daemon().await;
+    let resources = Resources { disk_bytes: 2 << 40, ..Resources::default() };
+    let patient = CreateSpec { max_wait: Duration::from_secs(3600), resources: Some(resources), ..named("large") };
+    let began = tokio::time::Instant::now();
+    assert_eq!(service.create(patient).await.unwrap_err().code(), Code::NoRoom);
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn a_create_that_waits_for_what_no_resume_needs_keeps_none_waiting() {
+    let mut world = World::new().await;
+    world.settings.budgets = Budgets { sandboxes: Some(2), ..Budgets::default() };
+    let service = world.daemon().await;
+    let first = create(&service, named("first")).await;
+    let asleep = create(&service, CreateSpec { wake: Wake::Any, ..named("asleep") }).await;
+    service.suspend(&asleep).await.unwrap();
+    let patient = CreateSpec { max_wait: Duration::from_secs(3600), ..named("third") };
+    let waiting = tokio::spawn({
+        let service = service.clone();
+        async move { service.create(patient).await }
+    });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    drop(service.agent(&asleep, Use::Exec).await.unwrap());
+    assert!(!waiting.is_finished());
+    service.terminate(&first).await.unwrap();
+    assert_eq!(state(&waiting.await.unwrap().unwrap()), StateName::Running);
+}
+
+/// Stops commits while it is closed.
+#[derive(Debug, Default)]
+struct Gate {
+    is_closed: std::sync::Mutex<bool>,
+    changed: std::sync::Condvar,
+    waiting: AtomicU64,
+}
+
+impl Gate {
+    fn close(&self, closed: bool) {
+        *self.is_closed.lock().unwrap() = closed;
+        self.changed.notify_all();
+    }
+}
+
+impl dorm_steps::Steps for Gate {
+    fn reach(&self, step: &'static str) -> Result<(), dorm_steps::Stopped> {
+        if step == "store: about to commit" {
+            self.waiting.fetch_add(1, Ordering::SeqCst);
+            drop(self.changed.wait_while(self.is_closed.lock().unwrap(), |closed| *closed));
+            self.waiting.fetch_sub(1, Ordering::SeqCst);
+        }
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_create_whose_caller_leaves_keeps_its_room_until_it_is_recorded() {
+    let world = World::new().await;
+    let gate = Arc::new(Gate::default());
+    let store = dorm_store::SteppedStore::new(Arc::new(world.store.clone()), gate.clone());
+    let parts = dorm_service::Parts { store: Arc::new(store), ..world.parts() };
+    let (service, _) = dorm_service::Service::open(parts).await.unwrap();
+    let team: dorm_lifecycle::ProjectId = "team".parse().unwrap();
+    let budgets = dorm_store::ProjectBudgets { running: Some(1), ..dorm_store::ProjectBudgets::default() };
+    service.create_project(team.clone(), budgets).await.unwrap();
+    let of_team = service.for_project(&team).unwrap();
+    let create_of_team = |name| {
+        let of_team = of_team.clone();
+        tokio::spawn(async move { of_team.create(named(name)).await })
+    };
+    gate.close(true);
+    let first = create_of_team("first");
+    eventually("its commit is held", || async { gate.waiting.load(Ordering::SeqCst) > 0 }).await;
+    first.abort();
+    let _ = first.await;
+    let second = create_of_team("second");
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    gate.close(false);
+    assert_eq!(second.await.unwrap().unwrap_err().code(), Code::NoRoom);
+    let used = service.describe_project(&team).await.unwrap().used;
+    assert_eq!((used.running, used.sandboxes), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]
