@@ -102,6 +102,10 @@ impl Service {
 
     /// Records a new build, which is reserved or queued.
     pub(super) async fn insert_build(&self, plan: BuildPlan, state: BuildState) -> Result<BuildRecord, ServiceError> {
+        self.to_the_end(|own| async move { own.insert_build_now(plan, state).await }).await
+    }
+
+    async fn insert_build_now(&self, plan: BuildPlan, state: BuildState) -> Result<BuildRecord, ServiceError> {
         let shared = &self.shared;
         let _turn = shared.builds.turn.lock().await;
         let _staying = shared.holding.clone().read_owned().await;

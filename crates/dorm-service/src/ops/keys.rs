@@ -61,6 +61,10 @@ impl Service {
         if asked.lifetime.is_some_and(|lifetime| lifetime.is_zero()) {
             return Err(ServiceError::BadKey("its lifetime is zero"));
         }
+        self.to_the_end(|own| async move { own.create_key_now(asked).await }).await
+    }
+
+    async fn create_key_now(&self, asked: ApiKeySpec) -> Result<(ApiKeyRecord, String), ServiceError> {
         let keys = &self.shared.api_keys;
         let _turn = keys.turn.lock().await;
         let known = keys.known();
@@ -110,6 +114,11 @@ impl Service {
     ///
     /// Fails if the store fails; then the key is still valid.
     pub async fn revoke_key(&self, id: &ApiKeyId) -> Result<(), ServiceError> {
+        let id = id.clone();
+        self.to_the_end(|own| async move { own.revoke_key_now(&id).await }).await
+    }
+
+    async fn revoke_key_now(&self, id: &ApiKeyId) -> Result<(), ServiceError> {
         let keys = &self.shared.api_keys;
         let _turn = keys.turn.lock().await;
         if !keys.known().iter().any(|key| key.id == *id && key.project == *self.project()) {

@@ -74,6 +74,10 @@ impl Service {
             let pool = pools.into_iter().find(|pool| pool.id == *earlier);
             return self.view_pool(pool.ok_or_else(|| ServiceError::made_is_gone("pool", earlier))?).await;
         }
+        self.to_the_end(|own| async move { own.create_pool_now(asked).await }).await
+    }
+
+    async fn create_pool_now(&self, asked: PoolSpec) -> Result<PoolView, ServiceError> {
         let _turn = self.shared.pools.turn.lock().await;
         let _staying = self.shared.holding.clone().read_owned().await;
         self.exists()?;
@@ -119,10 +123,14 @@ impl Service {
     ///
     /// `Pool` if there is none, or for numbers that contradict each other.
     pub async fn resize_pool(&self, name: &str, ready: u64, most: Option<u64>) -> Result<PoolView, ServiceError> {
-        let _turn = self.shared.pools.turn.lock().await;
-        let pool = PoolRecord { ready, most, ..self.pool_record(name).await? };
-        self.fits(&pool)?;
-        self.write_pool(pool, Vec::new()).await
+        let name = name.to_owned();
+        let resize = |own: Self| async move {
+            let _turn = own.shared.pools.turn.lock().await;
+            let pool = PoolRecord { ready, most, ..own.pool_record(&name).await? };
+            own.fits(&pool)?;
+            own.write_pool(pool, Vec::new()).await
+        };
+        self.to_the_end(resize).await
     }
 
     /// Removes a pool. The members that wait are terminated, those that were claimed stay.
@@ -131,9 +139,13 @@ impl Service {
     ///
     /// `Pool` if there is none.
     pub async fn remove_pool(&self, name: &str) -> Result<(), ServiceError> {
-        let _turn = self.shared.pools.turn.lock().await;
-        let pool = PoolRecord { removed: true, ..self.pool_record(name).await? };
-        self.write_pool(pool, Vec::new()).await.map(drop)
+        let name = name.to_owned();
+        let remove = |own: Self| async move {
+            let _turn = own.shared.pools.turn.lock().await;
+            let pool = PoolRecord { removed: true, ..own.pool_record(&name).await? };
+            own.write_pool(pool, Vec::new()).await.map(drop)
+        };
+        self.to_the_end(remove).await
     }
 
     /// Returns every pool of this project, in the order of names.

@@ -62,6 +62,10 @@ impl Service {
     /// `Project` if it exists with other budgets, or was removed: names of projects are not used
     /// again; and for too many projects.
     pub async fn create_project(&self, id: ProjectId, budgets: ProjectBudgets) -> Result<ProjectView, ServiceError> {
+        self.to_the_end(|own| async move { own.create_project_now(id, budgets).await }).await
+    }
+
+    async fn create_project_now(&self, id: ProjectId, budgets: ProjectBudgets) -> Result<ProjectView, ServiceError> {
         let projects = &self.shared.projects;
         let _turn = projects.turn.lock().await;
         let known = projects.known();
@@ -127,6 +131,11 @@ impl Service {
         id: &ProjectId,
         budgets: ProjectBudgets,
     ) -> Result<ProjectView, ServiceError> {
+        let id = id.clone();
+        self.to_the_end(|own| async move { own.set_budgets_now(&id, budgets).await }).await
+    }
+
+    async fn set_budgets_now(&self, id: &ProjectId, budgets: ProjectBudgets) -> Result<ProjectView, ServiceError> {
         let _turn = self.shared.projects.turn.lock().await;
         let project = self.project_record(id)?;
         let created = match project.created == Timestamp::default() {
@@ -144,6 +153,11 @@ impl Service {
     /// `Project` if there is none, while it has sandboxes, snapshots, volumes or pools, and for
     /// `local`.
     pub async fn remove_project(&self, id: &ProjectId) -> Result<(), ServiceError> {
+        let id = id.clone();
+        self.to_the_end(|own| async move { own.remove_project_now(&id).await }).await
+    }
+
+    async fn remove_project_now(&self, id: &ProjectId) -> Result<(), ServiceError> {
         let shared = &self.shared;
         let _turn = shared.projects.turn.lock().await;
         if shared.projects.known().get(id).is_some_and(|project| project.removed.is_some()) {

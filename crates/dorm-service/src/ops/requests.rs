@@ -67,6 +67,16 @@ impl Service {
         }
     }
 
+    /// Does something to its end in a task of its own. Its caller may go away at any time: no lock
+    /// is released, and no turn of a key ends, before the daemon knows what is recorded.
+    pub(super) async fn to_the_end<T, W>(&self, work: impl FnOnce(Self) -> W) -> Result<T, ServiceError>
+    where
+        T: Send + 'static,
+        W: Future<Output = Result<T, ServiceError>> + Send + 'static,
+    {
+        self.shared.finish(work(self.clone())).await
+    }
+
     /// Returns the same handle without the idempotency key and the manner of a request, for its
     /// parts.
     pub(crate) fn of_part(&self) -> Self {

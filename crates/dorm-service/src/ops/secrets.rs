@@ -39,6 +39,11 @@ impl Service {
     ///
     /// `Project` for a value that no header can have, and for too many secrets.
     pub async fn set_secret(&self, name: &SecretName, value: &SecretValue) -> Result<SecretView, ServiceError> {
+        let (name, value) = (name.clone(), value.clone());
+        self.to_the_end(|own| async move { own.set_secret_now(&name, &value).await }).await
+    }
+
+    async fn set_secret_now(&self, name: &SecretName, value: &SecretValue) -> Result<SecretView, ServiceError> {
         let refuse = |reason| ProjectProblem::BadSecret { name: name.clone(), reason };
         if let Some(reason) = defect(value.expose()) {
             return Err(refuse(reason).into());
@@ -93,6 +98,11 @@ impl Service {
     ///
     /// Fails if the store fails.
     pub async fn remove_secret(&self, name: &SecretName) -> Result<(), ServiceError> {
+        let name = name.clone();
+        self.to_the_end(|own| async move { own.remove_secret_now(&name).await }).await
+    }
+
+    async fn remove_secret_now(&self, name: &SecretName) -> Result<(), ServiceError> {
         let _turn = self.shared.projects.turn.lock().await;
         let mut project = self.project_to_write()?;
         match project.secrets.remove(name) {

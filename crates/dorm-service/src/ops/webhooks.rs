@@ -83,7 +83,8 @@ impl Service {
             delivered,
         };
         let requests = self.made(Made::Webhook(webhook.id.clone()));
-        self.write_webhooks(Change { webhooks: vec![webhook.clone()], requests, ..Change::default() }).await?;
+        let change = Change { webhooks: vec![webhook.clone()], requests, ..Change::default() };
+        self.to_the_end(|own| async move { own.write_webhooks(change).await }).await?;
         Ok(self.shared.shown_webhook(webhook))
     }
 
@@ -93,10 +94,14 @@ impl Service {
     ///
     /// `NoWebhook`.
     pub async fn replay_webhook(&self, id: &WebhookId, after: u64) -> Result<WebhookRecord, ServiceError> {
-        let _turn = self.shared.webhooks.lock().await;
-        let webhook = WebhookRecord { delivered: after, ..self.webhook_record(id).await? };
-        self.write_webhooks(Change { webhooks: vec![webhook.clone()], ..Change::default() }).await?;
-        Ok(self.shared.shown_webhook(webhook))
+        let id = id.clone();
+        let replay = |own: Self| async move {
+            let _turn = own.shared.webhooks.lock().await;
+            let webhook = WebhookRecord { delivered: after, ..own.webhook_record(&id).await? };
+            own.write_webhooks(Change { webhooks: vec![webhook.clone()], ..Change::default() }).await?;
+            Ok(own.shared.shown_webhook(webhook))
+        };
+        self.to_the_end(replay).await
     }
 
     /// Records that a webhook has advanced from the event `from` to the event `to`. Does nothing if
@@ -121,13 +126,17 @@ impl Service {
     ///
     /// Fails if the store fails.
     pub async fn remove_webhook(&self, id: &WebhookId) -> Result<(), ServiceError> {
-        let _turn = self.shared.webhooks.lock().await;
-        match self.webhook_record(id).await {
-            Ok(_) => {}
-            Err(ServiceError::NoWebhook(_)) => return Ok(()),
-            Err(error) => return Err(error),
-        }
-        self.write_webhooks(Change { removed_webhooks: vec![id.clone()], ..Change::default() }).await
+        let id = id.clone();
+        let remove = |own: Self| async move {
+            let _turn = own.shared.webhooks.lock().await;
+            match own.webhook_record(&id).await {
+                Ok(_) => {}
+                Err(ServiceError::NoWebhook(_)) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+            own.write_webhooks(Change { removed_webhooks: vec![id], ..Change::default() }).await
+        };
+        self.to_the_end(remove).await
     }
 
     /// Returns a counter of changes to webhooks, as it changes.
