@@ -110,7 +110,7 @@ impl Service {
 
     /// Waits until a snapshot of the state that a rewind has left is complete: its caller knows it
     /// since the rewind. If it cannot be made now, this does not wait any longer.
-    async fn wait_for_held(&self, id: &SnapshotId) -> Result<(), ServiceError> {
+    pub(super) async fn wait_for_held(&self, id: &SnapshotId) -> Result<(), ServiceError> {
         let snapshot = self.snapshot_record(id).await?;
         if snapshot.status != SnapshotStatus::InProgress || !snapshot.labels.contains_key("rewound") {
             return Ok(());

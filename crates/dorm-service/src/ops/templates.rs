@@ -101,6 +101,10 @@ impl Service {
     pub async fn put_template(&self, asked: TemplateSpec) -> Result<TemplateRecord, ServiceError> {
         check_tags(asked.name.as_str(), &asked.tags)?;
         let shared = &self.shared;
+        if let CreateFrom::Snapshot(id) = &self.source_named(asked.from.clone()).await? {
+            // That can take as long as a save, during which no build must wait.
+            self.wait_for_held(id).await?;
+        }
         let _turn = shared.builds.turn.lock().await;
         // The snapshot is not deleted until the template is recorded.
         let _staying = shared.holding.clone().read_owned().await;
@@ -112,7 +116,7 @@ impl Service {
             CreateFrom::Image(reference) => TemplateSource::Image(self.image(reference).await?.digest),
             CreateFrom::Snapshot(id) => {
                 self.is_to_stay(id).await?;
-                let snapshot = self.complete(id).await?;
+                let snapshot = self.complete_now(id).await?;
                 if snapshot.kind == dorm_lifecycle::SnapshotKind::Memory
                     && asked.resources.is_some_and(|asked| asked != snapshot.resources)
                 {

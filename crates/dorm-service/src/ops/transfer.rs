@@ -154,6 +154,8 @@ impl Service {
         shared.commit(Change { operations: operations.clone(), ..Change::default() }).await?;
         let taken = async {
             let imported = shared.storage.import_export(incoming, &name).await?;
+            // Before the references, as everywhere: a deletion may hold up those.
+            let _staying = self.staying().await?;
             // An image is not removed while a saved state is based on it; before there was one, it
             // may have been removed.
             let _referring = self.has_image(&about).await?;
@@ -161,8 +163,6 @@ impl Service {
             let snapshots = layer.iter().chain([&snapshot]).cloned().collect();
             let operations = ended(&OperationResult::Done);
             let requests = self.made(Made::Snapshot(snapshot.id.clone()));
-            let _staying = shared.holding.clone().read_owned().await;
-            self.exists()?;
             shared.commit(Change { snapshots, operations, requests, ..Change::default() }).await?;
             Ok::<_, ServiceError>((snapshot, layer))
         };

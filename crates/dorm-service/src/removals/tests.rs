@@ -6,6 +6,7 @@ use dorm_lifecycle::{Keep, SandboxId};
 use dorm_ports::TokioClock;
 use dorm_storage::Storage;
 use dorm_store::memory::MemoryStore;
+use futures_util::StreamExt as _;
 
 use super::*;
 use crate::{CreateFrom, CreateSpec, Limiting, Parts, Settings, Volumes};
@@ -78,4 +79,30 @@ async fn a_create_that_waits_keeps_its_own_snapshot_and_no_other() {
     assert_eq!(refused.code(), crate::Code::Conflict, "{}", refused.message());
     drop(turn);
     creating.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+#[allow(clippy::disallowed_methods)]
+async fn an_import_that_waits_for_a_deletion_holds_no_reference() {
+    let directory = tempfile::tempdir().unwrap();
+    let (service, id) = suspended_with_files(directory.path()).await;
+    let shared = &service.shared;
+    let snapshot = service.checkpoint(&id, dorm_lifecycle::SnapshotKind::Filesystem).await.unwrap();
+    let exported: Vec<_> = service.export_snapshot(&snapshot.id).await.unwrap().content.collect().await;
+    let deleting = shared.holding.write().await;
+    let importing = tokio::spawn({
+        let (service, from) = (service.clone(), futures_util::stream::iter(exported));
+        async move { service.import_snapshot(from, crate::ImportSpec::default()).await }
+    });
+    while shared.store.open_operations().await.unwrap().is_empty() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // A writer that waits for references keeps later readers waiting: every create and resume.
+    for _ in 0..100 {
+        let alone = tokio::time::timeout(Duration::from_secs(10), shared.references.alone()).await;
+        assert!(alone.is_ok(), "the import keeps references while it waits");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    drop(deleting);
+    importing.await.unwrap().unwrap();
 }
