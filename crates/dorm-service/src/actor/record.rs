@@ -316,6 +316,11 @@ impl Actor {
             }
         };
         match (made.outcome, made.effect.clone()) {
+            // The save of a held run may be repeated for long, and automatic snapshots of all
+            // sandboxes take turns.
+            (Outcome::Wait, _) if asked.made_by == Maker::Policy && self.record.sandbox.state.held().is_some() => {
+                let _ = reply.send(Err(self.not_running()));
+            }
             (Outcome::Wait, _) => self.later.push_back(Message::Snapshot { asked, reply }),
             // A policy only takes snapshots of a sandbox that has run since the last one.
             (Outcome::Changed, Some(Effect::SnapshotImage { .. })) if asked.made_by == Maker::Policy => {

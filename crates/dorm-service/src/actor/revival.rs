@@ -86,7 +86,12 @@ pub(crate) async fn revive(
         }
     };
     let parked = matches!(record.sandbox.state, State::Suspended { .. }).then(|| record.sandbox.run_id());
-    if let (Some(run), First::Nothing | First::Report(_) | First::Effect(Effect::Egress { .. }, _)) = (&parked, &first)
+    let leaves_parked = matches!(
+        &first,
+        First::Nothing | First::Report(_) | First::Effect(Effect::Egress { .. } | Effect::Resize { .. }, _)
+    );
+    if let Some(run) = &parked
+        && leaves_parked
         && found
             .iter()
             .any(|(found, condition)| found == run && matches!(condition, RunCondition::Parked | RunCondition::Paused))

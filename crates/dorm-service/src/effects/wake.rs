@@ -10,7 +10,8 @@ use dorm_storage::{SavedState, StorageError};
 use dorm_store::Code;
 
 use super::{
-    Memory, OPERATION_LIMIT, Reason, Seen, Task, UNDO, end, introduce, must_end_all, spec, within, within_limit,
+    Memory, OPERATION_LIMIT, Reason, Seen, Task, UNDO, end, introduce, must_end_all, spec, too_late, within,
+    within_limit,
 };
 use crate::error::{Failure, ServiceError, chain};
 
@@ -28,6 +29,7 @@ struct Back {
 
 pub(super) async fn wake(task: &Task, parked: &RunId, fresh: &RunId, image: &SleepImage) -> Seen {
     let limit = task.shared.settings.limits.resume_of(&task.sandbox) + first_use(task).await;
+    let until = tokio::time::Instant::now() + limit;
     let limit = (limit, OPERATION_LIMIT);
     // Checked before anything is changed: a parked run stays parked.
     if let Err(lost) = task.shared.secrets_of(&task.sandbox) {
@@ -37,7 +39,10 @@ pub(super) async fn wake(task: &Task, parked: &RunId, fresh: &RunId, image: &Sle
         Ok(thaws) => thaws,
         Err(failure) => return Seen::failed(Observation::WakeFailed, failure),
     };
-    match within_limit(limit, "resuming", attempt(task, parked, fresh, (image, thaws))).await {
+    // A good run is not ended because its check took nearly all of the time.
+    let until = until.max(tokio::time::Instant::now() + UNDO.min(limit.0));
+    let back = tokio::time::timeout_at(until, attempt(task, parked, fresh, (image, thaws)));
+    match back.await.unwrap_or_else(|_| Err(too_late("resuming", limit))) {
         Ok(Back { run, agent, restored, because }) => {
             Seen::with(Observation::Woken { run: run.generation, restored, because }, agent)
         }

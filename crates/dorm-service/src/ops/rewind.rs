@@ -75,7 +75,7 @@ impl Service {
         keep: KeepFuture,
     ) -> Result<RewoundSandbox, ServiceError> {
         let (_using, snapshot) = self.use_snapshot(to).await?;
-        let SandboxRecord { sandbox, revision } = self.record(id).await?;
+        let sandbox = self.record(id).await?.sandbox;
         if let State::Terminating { cause, .. } | State::Terminated { cause, .. } = &sandbox.state {
             let denied = Denied::Terminated(cause.clone());
             return Err(ServiceError::Denied { operation: "rewind", sandbox: id.clone(), denied });
@@ -90,6 +90,8 @@ impl Service {
             SnapshotKind::Filesystem => self.shared.storage.layers(&snapshot.saved_state).await.map(drop),
         };
         verified.map_err(|source| ServiceError::SnapshotUnusable { snapshot: to.clone(), source })?;
+        // The verification can take long: one that was suspended meanwhile needs room.
+        let SandboxRecord { sandbox, revision } = self.record(id).await?;
         let may_hold = self.admit_rewind(&sandbox, &snapshot).await?;
         let rewound = self.rewind_admitted(SandboxRecord { sandbox, revision }, &snapshot, keep, may_hold).await;
         // Its share is that of the rewind until then.
