@@ -10,6 +10,10 @@ use bytes::Bytes;
 use dorm_agent_proto::frame::{Assembler, Frame, Kind, PAYLOAD_MAX};
 use dorm_agent_proto::{ANSWER_MAX, EVENT_MAX, WINDOW};
 
+/// How many items may wait to be taken. Credit counts their bytes, but each item takes memory of
+/// its own: an agent that sends no empty ones has used up its credit long before.
+const ITEMS_MAX: usize = WINDOW as usize / 8;
+
 /// The received items of one channel. Answers, events and ends are unparsed JSON.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum Incoming {
@@ -126,6 +130,9 @@ impl State {
     /// Returns whether there is an item to take now.
     fn put(&mut self, frame: Frame) -> Result<bool, String> {
         let Frame { kind, part, payload, .. } = frame;
+        if self.items.len() >= ITEMS_MAX {
+            return Err(format!("more than {ITEMS_MAX} items of a stream before any was taken"));
+        }
         match (kind, self.stage) {
             (Kind::Answer, Stage::Asked) => {
                 let Some(answer) = self.answer.push(part, payload).map_err(|error| error.to_string())? else {
@@ -149,6 +156,9 @@ impl State {
                 }
             }
             (Kind::Event, Stage::Answered) => {
+                if self.event.is_empty() && payload.is_empty() {
+                    return Err("an empty event".to_owned());
+                }
                 // The whole event is charged when it begins.
                 match self.event.is_empty() {
                     true => self.charge(payload.len())?,
@@ -269,6 +279,21 @@ mod tests {
     }
 
     #[test]
+    fn items_are_counted_whatever_their_length() {
+        for kind in [Kind::Data, Kind::Event] {
+            let inbox = answered(Bounds::Kept);
+            for _ in 0..ITEMS_MAX {
+                inbox.put(frame(kind, Part::Last, "1")).unwrap();
+            }
+            inbox.put(frame(kind, Part::Last, "1")).unwrap_err();
+            // There is room again for as many as are taken.
+            next(&inbox).unwrap();
+            inbox.put(frame(kind, Part::Last, "1")).unwrap();
+            inbox.put(frame(kind, Part::Last, "1")).unwrap_err();
+        }
+    }
+
+    #[test]
     fn nothing_comes_before_the_answer_twice_or_behind_the_end() {
         let inbox = Inbox::new(Bounds::Kept);
         for kind in [Kind::Data, Kind::Event, Kind::End] {
@@ -276,7 +301,10 @@ mod tests {
         }
         let inbox = answered(Bounds::Kept);
         inbox.put(frame(Kind::Answer, Part::Last, "1")).unwrap_err();
-        inbox.put(frame(Kind::Data, Part::Last, "")).unwrap_err();
+        for part in [Part::Last, Part::More] {
+            inbox.put(frame(Kind::Data, part, "")).unwrap_err();
+            inbox.put(frame(Kind::Event, part, "")).unwrap_err();
+        }
         inbox.put(frame(Kind::End, Part::Last, "1")).unwrap();
         for kind in [Kind::Data, Kind::Event, Kind::End, Kind::Answer] {
             inbox.put(frame(kind, Part::Last, "1")).unwrap_err();

@@ -107,6 +107,32 @@ async fn a_stream_without_credit_ends_the_connection() {
 }
 
 #[tokio::test]
+async fn a_stream_of_many_items_without_bytes_ends_the_connection() {
+    const FRAMES_MAX: u32 = 100_000;
+    for (kind, message) in [(Kind::Event, &b""[..]), (Kind::Event, b"1"), (Kind::Data, b"1")] {
+        let (agent, mut forger) = Forger::meet().await;
+        let flood = async {
+            forger.answer(&Ok(Answer::Follows)).await;
+            let mut sent = 0;
+            while sent < FRAMES_MAX && forger.say(kind, message).await {
+                sent += 1;
+            }
+            // If it was not refused, the caller waits no longer.
+            agent.close();
+            sent
+        };
+        // The caller does not read the stream.
+        let call = async {
+            let output = agent.output(1, Offsets::BEGINNING).await.unwrap();
+            agent.closed().await;
+            drop(output);
+        };
+        let (sent, ()) = tokio::join!(flood, call);
+        assert!(sent < FRAMES_MAX / 2, "{sent} frames of {} bytes were taken as {kind:?}", message.len());
+    }
+}
+
+#[tokio::test]
 async fn a_stream_to_a_reader_is_given_up_when_the_agent_reads_nothing_of_its_credit() {
     let (agent, mut forger) = Forger::meet().await;
     let flood = async {
