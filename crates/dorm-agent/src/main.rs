@@ -35,6 +35,7 @@ mod measure;
 mod mounts;
 mod places;
 mod process;
+mod random;
 mod services;
 mod session;
 mod tmp;

@@ -43,6 +43,7 @@ use crate::fault;
 use crate::link::Gone;
 use crate::lock::{lock, wait_for};
 use crate::places::Places;
+use crate::random;
 
 const OUTPUT_KEPT_MAX: usize = 64 * 1024 * 1024;
 const READERS_MAX: u32 = 4096;
@@ -117,7 +118,7 @@ impl Processes {
             readers: Places::new("output streams", READERS_MAX),
             waits: Places::new("waits for processes", WAITS_MAX),
             reaper: reaper::Bell::default(),
-            own: tree::random()?,
+            own: random::text()?,
         });
         reaper::start_thread(&processes)?;
         Ok(processes)

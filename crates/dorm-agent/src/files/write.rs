@@ -7,7 +7,6 @@ use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use dorm_agent_proto::{Account, Answer, End, Failure, FileStat, GuestPath, Parents, WriteOptions};
 use rustix::io::Errno;
@@ -17,13 +16,14 @@ use super::stat::stat;
 use crate::call::Call;
 use crate::channel::Received;
 use crate::link::Gone;
-use crate::{fault, users};
+use crate::{fault, random, users};
 
 /// The permission bits of a new file.
 pub(super) const MODE: u32 = 0o644;
 const LINKS_MAX: usize = 40;
 
-static NEXT: AtomicU64 = AtomicU64::new(0);
+/// How often a name for the hidden file is looked for that no other file has.
+const TRIES: usize = 8;
 
 /// Receives bytes until their end, then sends the new file's description.
 pub(crate) fn write(call: &Call, path: &GuestPath, options: &WriteOptions) -> Result<(), Gone> {
@@ -53,12 +53,14 @@ fn receive(call: &Call, path: &GuestPath, mut draft: Draft) -> Result<Result<Fil
     }
 }
 
-/// The hidden file. It is removed when dropped, unless it was renamed.
 struct Draft {
     file: File,
-    hidden: PathBuf,
+    hidden: Hidden,
     target: PathBuf,
 }
+
+/// The path of the hidden file, which is removed when this is dropped, unless it was renamed.
+struct Hidden(Option<PathBuf>);
 
 impl Draft {
     fn begin(path: &GuestPath, options: &WriteOptions) -> Result<Self, Failure> {
@@ -79,9 +81,7 @@ impl Draft {
         if options.parents == Parents::Create {
             drop(make_missing(directory, owner.as_ref()).map_err(failed)?);
         }
-        let hidden =
-            directory.join(format!(".dorm-{}-{}.part", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&hidden).map_err(failed)?;
+        let (file, hidden) = create_hidden(directory).map_err(failed)?;
         let draft = Self { file, hidden, target };
         let (uid, gid) = match (&owner, &before) {
             (Some(Account { uid, gid, .. }), _) => (*uid, *gid),
@@ -94,21 +94,42 @@ impl Draft {
         Ok(draft)
     }
 
-    fn finish(self) -> io::Result<()> {
-        match fs::rename(&self.hidden, &self.target) {
+    fn finish(mut self) -> io::Result<()> {
+        let Some(hidden) = &self.hidden.0 else { return Ok(()) };
+        match fs::rename(hidden, &self.target) {
             // A file that is a mount point cannot be replaced, only overwritten.
             Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => {
-                fs::copy(&self.hidden, &self.target).map(|_| ())
+                fs::copy(hidden, &self.target).map(|_| ())
             }
-            result => result,
+            Ok(()) => {
+                // The name is free, and another sandbox may have taken it on a shared volume.
+                self.hidden.0 = None;
+                Ok(())
+            }
+            Err(error) => Err(error),
         }
     }
 }
 
-impl Drop for Draft {
+impl Drop for Hidden {
     fn drop(&mut self) {
-        // After the rename there is no file with this name.
-        drop(fs::remove_file(&self.hidden));
+        if let Some(path) = &self.0 {
+            drop(fs::remove_file(path));
+        }
+    }
+}
+
+/// Creates a hidden file under a name that no other sandbox with this directory uses. A fork has a
+/// copy of all memory of its source, so the name comes from the kernel.
+fn create_hidden(directory: &Path) -> io::Result<(File, Hidden)> {
+    let mut tries = 0;
+    loop {
+        let path = directory.join(format!(".dorm-{}.part", random::text()?));
+        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
+            Ok(file) => return Ok((file, Hidden(Some(path)))),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries < TRIES => tries += 1,
+            Err(error) => return Err(error),
+        }
     }
 }
 

@@ -8,22 +8,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
 use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use rustix::rand::GetRandomFlags;
 
 /// The variable that tells which process started by the agent a process descends from.
 pub(super) const VARIABLE: &str = "DORMOUSE_PROCESS";
-
-/// Returns a text that no other agent has.
-pub(super) fn random() -> io::Result<String> {
-    let mut bytes = [0; 8];
-    rustix::rand::getrandom(&mut bytes, GetRandomFlags::empty())?;
-    Ok(format!("{:016x}", u64::from_le_bytes(bytes)))
-}
 
 /// Returns the value of the variable for the process with this handle of the agent `own`.
 pub(super) fn mark(own: &str, handle: u64) -> String {

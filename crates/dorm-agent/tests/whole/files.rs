@@ -145,6 +145,24 @@ async fn a_write_that_is_not_completed_changes_nothing() {
 }
 
 #[tokio::test]
+async fn a_part_that_was_left_behind_does_not_prevent_a_write() {
+    let sandbox = Sandbox::new().await;
+    // Names that agents gave before: a snapshot of files, or a fork on the same volume, has them.
+    let left: Vec<_> = (0..3).map(|number| format!(".dorm-{}-{number}.part", sandbox.pid())).collect();
+    for name in &left {
+        fs::write(sandbox.host_path(name), "left").unwrap();
+    }
+    for contents in [b"one", b"two"] {
+        within(sandbox.agent.write_file(&sandbox.path("file"), WriteOptions::default(), body(contents))).await.unwrap();
+        assert_eq!(fs::read(sandbox.host_path("file")).unwrap(), contents);
+    }
+    let names = fs::read_dir(sandbox.host_path("")).unwrap().map(|e| e.unwrap().file_name());
+    let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+    names.sort();
+    assert_eq!(names, [&left[..], &["file".to_owned()]].concat());
+}
+
+#[tokio::test]
 async fn what_cannot_be_written_is_told_apart_however_much_is_sent() {
     let sandbox = Sandbox::new().await;
     let many = || stream::iter((0..40).map(|_| Ok::<_, Infallible>(Bytes::from(vec![0; 1 << 16]))));
