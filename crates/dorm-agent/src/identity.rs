@@ -42,6 +42,8 @@ fn resumed(agent: &Agent, identity: &Identity) -> Result<Resumed, Failure> {
     }));
     write_identity(&agent.root, identity)?;
     lock(&agent.variables).clone_from(&identity.variables);
+    // Only now: a service that is started again gets these variables.
+    agent.services.resume();
     agent.generation.store(identity.generation, Ordering::Release);
     // An agent that is not the first process runs in a test and must not change its host.
     let (hostname, clock) = if rustix::process::getpid().is_init() {

@@ -1,8 +1,9 @@
 //! Services: processes that are started again when they end, and whose health is checked.
 //!
 //! A thread for each service waits for the end of its process. It belongs to the sandbox: it
-//! continues while no host is connected, and across a suspend and a resume. While the host has the
-//! agent quiet, time does not count ([`clock`]).
+//! continues while no host is connected, and across a suspend and a resume. From the moment the
+//! host has the agent quiet until the run continues or a new one has its identity, time does not
+//! count ([`clock`]) and no process is started again.
 //!
 //! ```text
 //!            ┌── pause ◄── rules say so ◄──┐
@@ -134,13 +135,18 @@ impl Services {
         Ok(self.find(name)?.log())
     }
 
-    /// Does not count time, and sends no probes, until [`Services::resume`].
+    /// Does not count time, sends no probes and starts nothing again, until [`Services::resume`].
     pub(crate) fn pause(&self) {
         self.clock.stop();
     }
 
     pub(crate) fn resume(&self) {
         self.clock.resume();
+    }
+
+    /// Resumes without [`Services::resume`] if that does not come soon.
+    pub(crate) fn resume_soon(&self) {
+        self.clock.give_up_soon();
     }
 
     fn find(&self, name: &ServiceName) -> Result<Arc<Service>, Failure> {

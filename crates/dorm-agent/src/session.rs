@@ -28,6 +28,7 @@ pub(crate) fn run(agent: &Arc<Agent>) {
         table: Table::default(),
         epoch: 0,
         quiet: Quiet::No,
+        paused: Paused::No,
         partial: HashMap::new(),
     };
     let mut decoder = Decoder::for_agent();
@@ -74,11 +75,23 @@ enum Quiet {
     No,
 }
 
+/// Whether services wait for the host.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Paused {
+    No,
+    /// Until the next request: the run continues.
+    UntilRequest,
+    /// Until the identity of a new run is applied. Until then, the variables are those of the
+    /// sandbox whose memory this is a copy of.
+    UntilResumed,
+}
+
 struct Session {
     agent: Arc<Agent>,
     table: Table,
     epoch: u64,
     quiet: Quiet,
+    paused: Paused,
     partial: HashMap<u32, Assembler>,
 }
 
@@ -88,7 +101,6 @@ impl Session {
         if self.quiet == Quiet::Yes {
             self.quiet = Quiet::No;
             self.agent.processes.continue_limits();
-            self.agent.services.resume();
             // Frames that the link holds back for a host that is gone must not count as sent: the
             // next host drops them.
             if resync.is_none() {
@@ -114,10 +126,19 @@ impl Session {
             channel.abandon();
         }
         self.partial.clear();
+        let generation = self.agent.generation.load(Ordering::Acquire);
+        if self.paused != Paused::No {
+            self.paused = Paused::UntilResumed;
+            // Either the host of this run has started again, and applies no identity, or this is a
+            // fork in its first generation.
+            if resync.generation == generation {
+                self.agent.services.resume_soon();
+            }
+        }
         let hello = Hello {
             version: VERSION,
             pid: rustix::process::getpid().as_raw_nonzero().get().unsigned_abs(),
-            generation: self.agent.generation.load(Ordering::Acquire),
+            generation,
             revision: REVISION,
         };
         let hello = serde_json::to_vec(&hello).unwrap_or_default();
@@ -148,6 +169,15 @@ impl Session {
             Err(error) => return answer_failure(error.to_string()),
         };
         let channel = Arc::new(Channel::new(id, self.epoch, Arc::clone(&self.agent.link)));
+        match (&request, self.paused) {
+            // They continue when it is applied.
+            (Request::Resumed(_), _) => self.paused = Paused::No,
+            (_, Paused::UntilRequest) => {
+                self.paused = Paused::No;
+                self.agent.services.resume();
+            }
+            (_, Paused::No | Paused::UntilResumed) => {}
+        }
         match request {
             Request::Ping => {
                 let _ = channel.answer(&Ok(Answer::Done));
@@ -157,6 +187,9 @@ impl Session {
                 self.agent.services.pause();
                 channel.answer_and_be_quiet();
                 self.quiet = Quiet::Yes;
+                if self.paused == Paused::No {
+                    self.paused = Paused::UntilRequest;
+                }
             }
             other => {
                 let call = Call::place(&self.table, id, &channel);

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use dorm_agent_client::{
-    AgentError, ExitStatus, Health, HealthCheck, Offsets, Probe, ProcessSpec, Restart, RestartRules, ServiceChange,
-    ServiceName, ServiceSpec, ServiceState, ServiceStatus, Stdin,
+    AgentError, ExitStatus, Health, HealthCheck, Identity, Offsets, Probe, ProcessSpec, Restart, RestartRules,
+    ServiceChange, ServiceName, ServiceSpec, ServiceState, ServiceStatus, Stdin, Variable,
 };
 
 use crate::support::{Sandbox, read_all, shell, within};
@@ -176,6 +176,61 @@ async fn health_is_not_checked_while_the_host_has_the_agent_quiet() {
     let status = until(&sandbox, |status| status.health == Health::Healthy).await;
     assert_eq!(status.restarts, 0);
     within(sandbox.agent.stop_service(&name("it"), Duration::from_secs(60))).await.unwrap();
+}
+
+fn identity(generation: u64, sandbox: &str) -> Identity {
+    Identity {
+        generation,
+        hostname: "dreamer".to_owned(),
+        unix_time_us: 0,
+        entropy: [9; 32],
+        variables: vec![Variable::new("DORMOUSE_SANDBOX", sandbox).unwrap()],
+    }
+}
+
+#[tokio::test]
+async fn a_service_starts_again_in_a_fork_only_with_the_identity_of_the_fork() {
+    // A fork in its first generation has that of its source.
+    for generation in [1, 2] {
+        let sandbox = Sandbox::new().await;
+        within(sandbox.agent.resumed(&identity(1, "source"))).await.unwrap();
+        // Each process tells whose it is, and ends when it may.
+        let (told, gate) = (sandbox.path("told"), sandbox.path("gate"));
+        let script = format!("until [ -e {gate} ]; do sleep 0.01; done; rm {gate}; echo $DORMOUSE_SANDBOX >>{told}");
+        let mut spec = service(&script, Restart::Always);
+        (spec.restart.delay_ms, spec.restart.most) = (0, 1000);
+        within(sandbox.agent.start_service(spec)).await.unwrap();
+        within(sandbox.agent.quiesce()).await.unwrap();
+        let sandbox = sandbox.reconnect_as(generation).await;
+        let first = until(&sandbox, |_| true).await.process;
+        // The process ends while the host introduces the fork, and the service waits.
+        std::fs::write(sandbox.host_path("gate"), "").unwrap();
+        until(&sandbox, |status| status.state == ServiceState::Waiting).await;
+        // Each of these takes longer than its pause, and the start of its next process.
+        for _ in 0..20 {
+            sandbox.shell("true").await;
+        }
+        let status = until(&sandbox, |_| true).await;
+        assert_eq!((status.state, status.process), (ServiceState::Waiting, first), "generation {generation}");
+        within(sandbox.agent.resumed(&identity(2, "fork"))).await.unwrap();
+        until(&sandbox, |status| status.process > first).await;
+        std::fs::write(sandbox.host_path("gate"), "").unwrap();
+        until(&sandbox, |status| status.restarts > 1).await;
+        assert_eq!(std::fs::read_to_string(sandbox.host_path("told")).unwrap(), "source\nfork\n");
+        within(sandbox.agent.stop_service(&name("it"), Duration::ZERO)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_service_starts_again_at_once_when_the_run_continues() {
+    let sandbox = Sandbox::new().await;
+    within(sandbox.agent.start_service(service("sleep 1000", Restart::Always))).await.unwrap();
+    let first = until(&sandbox, |_| true).await.process;
+    within(sandbox.agent.quiesce()).await.unwrap();
+    within(sandbox.agent.unquiesce()).await.unwrap();
+    within(sandbox.agent.kill_tree(first)).await.unwrap();
+    until(&sandbox, |status| status.process > first).await;
+    within(sandbox.agent.stop_service(&name("it"), Duration::ZERO)).await.unwrap();
 }
 
 #[tokio::test]

@@ -45,6 +45,11 @@ impl Sandbox {
     /// Connects a second host to the same stream, after the first has let go of it: as long as its
     /// tasks read from the stream, they take what is for the second.
     pub(crate) async fn reconnect(self) -> Self {
+        self.reconnect_as(1).await
+    }
+
+    /// The same, with a host that has another generation.
+    pub(crate) async fn reconnect_as(self, generation: u64) -> Self {
         self.agent.close();
         within(async {
             while self.descriptors() > 1 {
@@ -52,7 +57,7 @@ impl Sandbox {
             }
         })
         .await;
-        let agent = within(connect(&self.host)).await.unwrap();
+        let agent = within(connect_as(&self.host, generation)).await.unwrap();
         let mut new = self;
         new.agent = agent;
         new
@@ -95,9 +100,13 @@ impl Sandbox {
 }
 
 pub(crate) async fn connect(host: &UnixStream) -> Result<Agent, dorm_agent_client::AgentError> {
+    connect_as(host, 1).await
+}
+
+async fn connect_as(host: &UnixStream, generation: u64) -> Result<Agent, dorm_agent_client::AgentError> {
     let stream = host.try_clone().unwrap();
     stream.set_nonblocking(true).unwrap();
-    Agent::connect(tokio::net::UnixStream::from_std(stream).unwrap(), 1).await
+    Agent::connect(tokio::net::UnixStream::from_std(stream).unwrap(), generation).await
 }
 
 impl Drop for Sandbox {
