@@ -44,6 +44,27 @@ impl Agent {
         }
     }
 
+    /// Starts a process whose input is `input` and then ends, and has it killed at a limit as
+    /// [`Agent::start_within`] does if it has one. The agent keeps the input until it is read: it
+    /// outlives this connection.
+    ///
+    /// # Errors
+    /// Those of [`Agent::start`], and [`AgentError::Older`].
+    pub async fn start_with_input(
+        &self,
+        spec: &ProcessSpec,
+        input: &[u8],
+        limit: Option<Duration>,
+    ) -> Result<ProcessStarted, AgentError> {
+        let limit_ms = limit.map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
+        let request = Request::StartWithInput { spec: spec.clone(), input: input.to_vec(), limit_ms };
+        let (answer, channel) = self.ask(&request).await?;
+        match answer {
+            Answer::Started(started) => Ok(started),
+            other => Err(wrong(&channel, &other)),
+        }
+    }
+
     /// Returns the processes started by [`Agent::start`], oldest first: all live ones, and about
     /// 4,000 that have ended.
     ///

@@ -293,19 +293,23 @@ impl From<Variable> for (GuestString, GuestString) {
     }
 }
 
-/// Fixed bytes as base64, for `#[serde(with)]`.
+/// Bytes as base64, for `#[serde(with)]`.
 pub(crate) mod as_base64 {
     use base64::Engine as _;
 
     use super::{Deserialize, Deserializer, STANDARD, Serializer};
 
-    pub(crate) fn serialize<S: Serializer>(bytes: &[u8; 32], serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(bytes: &impl AsRef<[u8]>, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&STANDARD.encode(bytes))
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 32], D::Error> {
+    pub(crate) fn deserialize<'de, T, D>(deserializer: D) -> Result<T, D::Error>
+    where
+        T: TryFrom<Vec<u8>>,
+        D: Deserializer<'de>,
+    {
         let bytes = STANDARD.decode(String::deserialize(deserializer)?).map_err(serde::de::Error::custom)?;
-        bytes.try_into().map_err(|_| serde::de::Error::custom("not 32 bytes"))
+        bytes.try_into().map_err(|_| serde::de::Error::custom("bytes of a wrong number"))
     }
 }
 

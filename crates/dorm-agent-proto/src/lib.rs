@@ -65,7 +65,7 @@ pub const VERSION: u16 = 1;
 /// The newest requests that this agent knows, counted within [`VERSION`]. A memory image keeps the
 /// agent that ran in it, so a host also speaks with agents of earlier releases: it sends a request
 /// only if the agent's revision is at least that of [`Request::added`].
-pub const REVISION: u16 = 4;
+pub const REVISION: u16 = 5;
 
 /// The number of bytes that either side may send on a new channel before it gets more credit.
 pub const WINDOW: u32 = 256 * 1024;

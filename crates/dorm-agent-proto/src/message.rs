@@ -300,6 +300,17 @@ pub enum Request {
         /// The time, in milliseconds.
         limit_ms: u64,
     },
+    /// Start a process whose input is these bytes and then ends: [`Answer::Started`]. The input
+    /// belongs to the process, and does not end with the host.
+    StartWithInput {
+        /// The process. Its own input counts as [`crate::Stdin::Pipe`].
+        spec: ProcessSpec,
+        /// The whole input.
+        #[serde(with = "crate::guest::as_base64")]
+        input: Vec<u8>,
+        /// The time limit of [`Request::StartWithin`], if it has one.
+        limit_ms: Option<u64>,
+    },
     /// Get the status of a process: [`Answer::Follows`], then one [`Event::Process`].
     Process {
         /// The process's handle.
@@ -414,6 +425,7 @@ impl Request {
             Self::KillTree { .. } => added(1, "kill all processes that descend from one"),
             Self::TimedOutput { .. } => added(2, "tell when output was written"),
             Self::StartWithin { .. } => added(2, "limit the time of a process"),
+            Self::StartWithInput { .. } => added(5, "start a process with all of its input"),
             Self::Process { .. } => added(2, "describe one process"),
             Self::FindProcesses { .. } => added(4, "find processes"),
             Self::Describe { .. } => added(4, "describe files with their attributes"),

@@ -79,6 +79,22 @@ impl Agent {
     /// Starts a process that is killed, with its group, after some time.
     pub(crate) fn start_within(&self, spec: ProcessSpec, limit: Duration) -> Result<ProcessStarted, Failure> {
         let started = self.start(spec)?;
+        self.limit(started, limit)
+    }
+
+    /// Starts a process with all of its input, and a time limit if it has one.
+    pub(crate) fn start_with_input(
+        &self,
+        spec: ProcessSpec,
+        input: Vec<u8>,
+        limit: Option<Duration>,
+    ) -> Result<ProcessStarted, Failure> {
+        let variables = lock(&self.variables).clone();
+        let started = self.processes.start_with_input(spec, &variables, input)?;
+        limit.map_or(Ok(started), |limit| self.limit(started, limit))
+    }
+
+    fn limit(&self, started: ProcessStarted, limit: Duration) -> Result<ProcessStarted, Failure> {
         if let Err(failure) = self.processes.limit(started.process, limit) {
             // It may have ended already.
             let _ = self.processes.signal(started.process, Signal::KILL, Target::Group);

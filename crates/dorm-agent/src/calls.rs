@@ -76,6 +76,10 @@ fn serve(agent: &Arc<Agent>, call: &Call, request: Request) {
         Request::StartWithin { spec, limit_ms } => {
             answer(call, agent.start_within(spec, Duration::from_millis(limit_ms)).map(Answer::Started))
         }
+        Request::StartWithInput { spec, input, limit_ms } => {
+            let limit = limit_ms.map(Duration::from_millis);
+            answer(call, agent.start_with_input(spec, input, limit).map(Answer::Started))
+        }
         Request::WriteStdin { process } => agent.processes.write_stdin(call, process),
         Request::CloseStdin { process } => done(call, agent.processes.close_stdin(process)),
         Request::Signal { process, signal, target } => done(call, agent.processes.signal(process, signal, target)),

@@ -26,12 +26,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use dorm_agent_proto::{
     Answer, End, Event, ExitStatus, Failure, FirstReader, GuestPath, GuestString, OutputEnd, OutputKind, ProcessKey,
-    ProcessSpec, ProcessStarted, ProcessStatus, STATUS_BYTES, Signal, Target, TerminalSize, Variable,
+    ProcessSpec, ProcessStarted, ProcessStatus, STATUS_BYTES, Signal, Stdin, Target, TerminalSize, Variable,
 };
 use rustix::process::Pid;
 
 use self::ended::Ended;
-use self::input::Input;
+use self::input::{Input, Reader};
 use self::limits::Limits;
 pub(crate) use self::outputs::{Log, Pieces};
 use self::outputs::{Outputs, Room};
@@ -126,14 +126,37 @@ impl Processes {
 
     /// Starts a process with these variables and its own.
     pub(crate) fn start(&self, spec: ProcessSpec, variables: &[Variable]) -> Result<ProcessStarted, Failure> {
-        Ok(self.start_logged(spec, variables, None)?.started())
+        Ok(self.begin(spec, variables, None, None)?.started())
+    }
+
+    /// Starts a process with these variables and its own, and with all of its input.
+    pub(crate) fn start_with_input(
+        &self,
+        mut spec: ProcessSpec,
+        variables: &[Variable],
+        input: Vec<u8>,
+    ) -> Result<ProcessStarted, Failure> {
+        spec.stdin = Stdin::Pipe;
+        let input = Input::whole(input, reader(&spec));
+        Ok(self.begin(spec, variables, Some(input), None)?.started())
     }
 
     /// Starts a process whose output is also added to a log.
     pub(crate) fn start_logged(
         &self,
+        spec: ProcessSpec,
+        variables: &[Variable],
+        log: Log,
+    ) -> Result<Arc<Process>, Failure> {
+        self.begin(spec, variables, None, Some(log))
+    }
+
+    /// Starts a process. By default, its input is open if it has one.
+    fn begin(
+        &self,
         mut spec: ProcessSpec,
         variables: &[Variable],
+        input: Option<Input>,
         log: Option<Log>,
     ) -> Result<Arc<Process>, Failure> {
         let plan = spawn::plan(&spec, variables)?;
@@ -145,6 +168,10 @@ impl Processes {
         spec.arguments = first(&spec.arguments, argument_bytes);
         spec.variables = first(&without_values(&spec.variables), variable_bytes);
         let expected = (spec.first_reader == FirstReader::Expected).then(Instant::now);
+        let input = match &spawned.input {
+            Some(_) => input.unwrap_or_else(Input::open),
+            None => Input::closed(),
+        };
         let mut table = lock(&self.table);
         table.last = id;
         let process = Arc::new(Process {
@@ -153,7 +180,7 @@ impl Processes {
             directory,
             started_unix_ms: unix_ms(),
             terminal: Mutex::new(spawned.terminal),
-            input: Mutex::new(if spawned.input.is_some() { Input::open() } else { Input::closed() }),
+            input: Mutex::new(input),
             outputs: Arc::new(Mutex::new(Outputs::new(kept(&spec), expected))),
             log,
             is_overdue: AtomicBool::new(false),
@@ -270,13 +297,7 @@ impl Processes {
 
     pub(crate) fn close_stdin(&self, id: u64) -> Result<(), Failure> {
         let process = self.find(id)?;
-        let mut input = lock(&process.input);
-        if process.spec.terminal.is_some() {
-            input.push_end_of_file()
-        } else {
-            input.close_behind()
-        }
-        drop(input);
+        lock(&process.input).end(reader(&process.spec));
         self.pump.wake();
         Ok(())
     }
@@ -450,6 +471,10 @@ impl Process {
             timed_out: exit.is_some_and(|status| self.has_timed_out(status)),
         }
     }
+}
+
+fn reader(spec: &ProcessSpec) -> Reader {
+    if spec.terminal.is_some() { Reader::Terminal } else { Reader::Pipe }
 }
 
 /// Returns how many bytes of each output of a process are kept.

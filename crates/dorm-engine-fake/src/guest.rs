@@ -323,6 +323,23 @@ impl Guest {
         Ok(started)
     }
 
+    /// Starts a process with all of its input, and a time limit if it has one.
+    pub(crate) fn start_with_input(
+        &mut self,
+        mut spec: ProcessSpec,
+        input: &[u8],
+        limit_ms: Option<u64>,
+    ) -> Result<ProcessStarted, Failure> {
+        spec.stdin = Stdin::Pipe;
+        let started = match limit_ms {
+            Some(limit_ms) => self.start_within(spec, limit_ms),
+            None => self.start(spec),
+        }?;
+        self.write_stdin(started.process, input)?;
+        self.close_stdin(started.process)?;
+        Ok(started)
+    }
+
     fn environment(&self, account: &Account, own: &[Variable]) -> BTreeMap<String, String> {
         let mut variables = BTreeMap::from([
             ("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned()),

@@ -1,8 +1,8 @@
 //! The queue of bytes for one process's standard input. The pump writes them.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::Arc;
 
 use crate::channel::Channel;
 use crate::link::Gone;
@@ -18,6 +18,13 @@ const FAILED: u8 = 2;
 pub(super) struct Input {
     pieces: VecDeque<Piece>,
     state: State,
+}
+
+/// Where the bytes go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Reader {
+    Pipe,
+    Terminal,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,6 +72,16 @@ impl Input {
         Self { pieces: VecDeque::new(), state: State::Open }
     }
 
+    /// An input that ends behind these bytes.
+    pub(super) fn whole(bytes: Vec<u8>, reader: Reader) -> Self {
+        let mut input = Self::open();
+        if !bytes.is_empty() {
+            input.push_without_sender(bytes);
+        }
+        input.end(reader);
+        input
+    }
+
     pub(super) fn closed() -> Self {
         Self { pieces: VecDeque::new(), state: State::Closed }
     }
@@ -79,18 +96,18 @@ impl Input {
         Some(ticket)
     }
 
-    /// Queues the end-of-file character of a terminal.
-    pub(super) fn push_end_of_file(&mut self) {
-        if self.state == State::Open {
-            let ticket = Arc::new(Ticket { outcome: AtomicU8::new(WAITING), channel: None });
-            self.pieces.push_back(Piece { bytes: vec![END_OF_FILE], written: 0, ticket });
-        }
+    fn push_without_sender(&mut self, bytes: Vec<u8>) {
+        let ticket = Arc::new(Ticket { outcome: AtomicU8::new(WAITING), channel: None });
+        self.pieces.push_back(Piece { bytes, written: 0, ticket });
     }
 
-    /// Closes the input when all queued bytes are written.
-    pub(super) fn close_behind(&mut self) {
-        if self.state == State::Open {
-            self.state = State::Closing;
+    /// Ends the input behind all queued bytes: closes it, or sends a terminal its end-of-file
+    /// character.
+    pub(super) fn end(&mut self, reader: Reader) {
+        match reader {
+            _ if self.state != State::Open => {}
+            Reader::Terminal => self.push_without_sender(vec![END_OF_FILE]),
+            Reader::Pipe => self.state = State::Closing,
         }
     }
 

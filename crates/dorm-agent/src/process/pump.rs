@@ -161,6 +161,8 @@ fn take_news(pump: &Pump, patients: &mut Vec<Patient>) {
         match news {
             News::Born { process, sources, input } => {
                 let sources = sources.into_iter().map(|source| Open { source, state: SourceState::Open }).collect();
+                // Without bytes, it may have ended already, and nothing would wake the pump for it.
+                let input = input.filter(|_| !lock(&process.input).is_over());
                 patients.push(Patient { process, sources, input, dying: None });
             }
             News::Died { process, status } => {

@@ -18,6 +18,6 @@ impl Launcher {
     /// Starts a process whose output is also added to a log.
     pub(super) fn start(&self, spec: ProcessSpec, log: Log) -> Result<Arc<Process>, Failure> {
         let variables = lock(&self.variables).clone();
-        self.processes.start_logged(spec, &variables, Some(log))
+        self.processes.start_logged(spec, &variables, log)
     }
 }

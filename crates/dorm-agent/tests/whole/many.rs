@@ -8,7 +8,7 @@ use futures_util::{StreamExt, stream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use crate::support::{Sandbox, read_all, shell, within};
+use crate::support::{Sandbox, command, read_all, shell, within};
 
 const STREAMS: usize = 2000;
 const CONNECTIONS: usize = 600;
@@ -120,6 +120,9 @@ async fn what_is_beyond_a_limit_is_refused_by_name_and_only_that() {
     assert!(matches!(refused, AgentError::TooManyOpen { most: 512, .. }), "{refused}");
     uploads.remove(at);
     assert_eq!(sandbox.shell("echo fine").await.stdout(), "fine\n");
+    let cat = within(sandbox.agent.start_with_input(&command(&["cat"]), b"fine\n", None)).await.unwrap();
+    let output = within(sandbox.agent.output(cat.process, Offsets::BEGINNING)).await.unwrap();
+    assert_eq!(within(read_all(output)).await.stdout(), "fine\n");
     uploads.iter().for_each(tokio::task::JoinHandle::abort);
 }
 

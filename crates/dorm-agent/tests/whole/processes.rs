@@ -13,6 +13,44 @@ async fn a_command_gives_its_outputs_and_its_code() {
 }
 
 #[tokio::test]
+async fn all_input_of_a_process_outlives_its_host() {
+    // More than a pipe has room for, and no text.
+    let input: Vec<u8> = (0..200_u32 << 10).flat_map(|number| number.to_le_bytes()).collect();
+    let sandbox = Sandbox::new().await;
+    let (gate, copy) = (sandbox.path("gate"), sandbox.path("copy"));
+    let script = format!("until [ -e {gate} ]; do sleep 0.01; done; cat >{copy}");
+    let process = within(sandbox.agent.start_with_input(&shell(&script), &input, None)).await.unwrap().process;
+    within(sandbox.agent.quiesce()).await.unwrap();
+    let sandbox = sandbox.reconnect().await;
+    std::fs::write(sandbox.host_path("gate"), "").unwrap();
+    assert_eq!(within(sandbox.agent.wait(process)).await.unwrap(), ExitStatus::Code(0));
+    assert!(std::fs::read(sandbox.host_path("copy")).unwrap() == input);
+    let more = within(sandbox.agent.write_stdin(process, Bytes::from_static(b"more"))).await;
+    assert!(matches!(more, Err(AgentError::InputClosed(_))), "{more:?}");
+}
+
+#[tokio::test]
+async fn a_process_started_with_its_input_reads_to_its_end() {
+    let sandbox = Sandbox::new().await;
+    let run = async |spec, input: &[u8], limit| {
+        let started = within(sandbox.agent.start_with_input(&spec, input, limit)).await.unwrap();
+        within(read_all(within(sandbox.agent.output(started.process, Offsets::BEGINNING)).await.unwrap())).await
+    };
+    for input in ["", "some text\n"] {
+        let ended = run(command(&["cat"]), input.as_bytes(), None).await;
+        assert_eq!((ended.stdout(), ended.status), (input, Some(ExitStatus::Code(0))));
+        // A command need not read it.
+        assert_eq!(run(command(&["true"]), input.as_bytes(), None).await.status, Some(ExitStatus::Code(0)));
+    }
+    let mut on_terminal = command(&["cat"]);
+    on_terminal.terminal = Some(TerminalSize { rows: 24, columns: 80 });
+    let ended = run(on_terminal, b"line\n", None).await;
+    assert_eq!((ended.stdout(), ended.status), ("line\r\nline\r\n", Some(ExitStatus::Code(0))));
+    let late = run(command(&["sleep", "1000"]), &[0; 100_000], Some(std::time::Duration::from_millis(50))).await;
+    assert_eq!(late.status, Some(ExitStatus::Signal(9)));
+}
+
+#[tokio::test]
 async fn a_process_gets_its_directory_and_variables_and_nothing_of_the_agents_descriptors() {
     let sandbox = Sandbox::new().await;
     let mut spec = shell("pwd; echo \"$GREETING $1\"; readlink /proc/self/fd/0; ls -l /proc/self/fd");

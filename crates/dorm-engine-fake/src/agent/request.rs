@@ -236,6 +236,9 @@ fn at_once(guest: &mut Guest, request: Request) -> Result<Answer, Failure> {
         Request::Resumed(identity) => Ok(Answer::Resumed(guest.resumed(identity))),
         Request::Start(spec) => guest.start(spec).map(Answer::Started),
         Request::StartWithin { spec, limit_ms } => guest.start_within(spec, limit_ms).map(Answer::Started),
+        Request::StartWithInput { spec, input, limit_ms } => {
+            guest.start_with_input(spec, &input, limit_ms).map(Answer::Started)
+        }
         Request::CloseStdin { process } => guest.close_stdin(process).map(|()| Answer::Done),
         Request::Signal { process, signal, target: _ } => guest.signal(process, signal).map(|()| Answer::Done),
         Request::Resize { process, size } => guest.resize(process, size).map(|()| Answer::Done),
