@@ -31,7 +31,7 @@ use dorm_agent_proto::{
 use rustix::process::Pid;
 
 use self::ended::Ended;
-use self::input::{Input, Reader};
+use self::input::{Input, Reader, Writers};
 use self::limits::Limits;
 pub(crate) use self::outputs::{Log, Pieces};
 use self::outputs::{Outputs, Room};
@@ -58,6 +58,7 @@ pub(crate) struct Process {
     started_unix_ms: u64,
     terminal: Mutex<Option<terminal::Terminal>>,
     input: Mutex<Input>,
+    writers: Writers,
     outputs: Arc<Mutex<Outputs>>,
     /// The output of the service that it is a process of.
     log: Option<Log>,
@@ -181,6 +182,7 @@ impl Processes {
             started_unix_ms: unix_ms(),
             terminal: Mutex::new(spawned.terminal),
             input: Mutex::new(input),
+            writers: Writers::default(),
             outputs: Arc::new(Mutex::new(Outputs::new(kept(&spec), expected))),
             log,
             is_overdue: AtomicBool::new(false),
@@ -272,6 +274,7 @@ impl Processes {
             Ok(process) => process,
             Err(failure) => return call.answer(&Err(failure)),
         };
+        let _turn = process.writers.turn(call)?;
         loop {
             match call.receive()? {
                 Received::Data(bytes) => {

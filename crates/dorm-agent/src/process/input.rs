@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use crate::channel::Channel;
 use crate::link::Gone;
+use crate::lock::lock;
 
 /// The byte that Ctrl-D sends on a terminal.
 const END_OF_FILE: u8 = 4;
@@ -38,6 +39,41 @@ struct Piece {
     bytes: Vec<u8>,
     written: usize,
     ticket: Arc<Ticket>,
+}
+
+/// The calls that write to the input, in the order in which they may: each writes all of its bytes
+/// before the next one.
+#[derive(Default)]
+pub(super) struct Writers(Mutex<VecDeque<Arc<Channel>>>);
+
+/// The turn of one call. Dropping it lets the next one write.
+pub(super) struct Turn<'w> {
+    writers: &'w Writers,
+    channel: Arc<Channel>,
+}
+
+impl Writers {
+    /// Waits until all calls before this one have ended.
+    pub(super) fn turn(&self, channel: &Arc<Channel>) -> Result<Turn<'_>, Gone> {
+        lock(&self.0).push_back(Arc::clone(channel));
+        let turn = Turn { writers: self, channel: Arc::clone(channel) };
+        while !lock(&self.0).front().is_some_and(|first| Arc::ptr_eq(first, channel)) {
+            channel.wait_poke()?;
+        }
+        Ok(turn)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut writers = lock(&self.writers.0);
+        writers.retain(|other| !Arc::ptr_eq(other, &self.channel));
+        let next = writers.front().cloned();
+        drop(writers);
+        if let Some(next) = next {
+            next.poke();
+        }
+    }
 }
 
 /// Reports to the sender what happened to its bytes.

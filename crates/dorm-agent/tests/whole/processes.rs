@@ -30,6 +30,41 @@ async fn all_input_of_a_process_outlives_its_host() {
 }
 
 #[tokio::test]
+async fn the_bytes_of_calls_that_write_at_the_same_time_are_not_mixed() {
+    const BYTES: usize = 300_000;
+    let sandbox = Sandbox::new().await;
+    let (gate, copy) = (sandbox.path("gate"), sandbox.path("copy"));
+    let mut spec = shell(&format!("until [ -e {gate} ]; do sleep 0.01; done; cat >{copy}"));
+    spec.stdin = Stdin::Pipe;
+    let process = sandbox.start(&spec).await;
+    let write = |letter| {
+        let agent = sandbox.agent.clone();
+        tokio::spawn(async move { agent.write_stdin(process, vec![letter; BYTES].into()).await })
+    };
+    // All of them wait for the process, and one of their callers leaves.
+    let writing: Vec<_> = b"abcd".iter().map(|letter| write(*letter)).collect();
+    within(sandbox.agent.ping()).await.unwrap();
+    writing[1].abort();
+    std::fs::write(sandbox.host_path("gate"), "").unwrap();
+    for (number, writing) in writing.into_iter().enumerate() {
+        match within(writing).await {
+            Ok(written) => written.unwrap(),
+            Err(error) => assert!(number == 1 && error.is_cancelled()),
+        }
+    }
+    within(sandbox.agent.close_stdin(process)).await.unwrap();
+    within(sandbox.agent.wait(process)).await.unwrap();
+    let mut copied = std::fs::read(sandbox.host_path("copy")).unwrap();
+    let whole = copied.iter().filter(|letter| **letter != b'b').count();
+    assert_eq!(whole, 3 * BYTES);
+    copied.dedup();
+    assert!(copied.len() <= 4, "{}", String::from_utf8_lossy(&copied[..copied.len().min(100)]));
+    // A process that has ended lets none wait.
+    let refused = within(write(b'e')).await.unwrap();
+    assert!(refused.is_err(), "{refused:?}");
+}
+
+#[tokio::test]
 async fn a_process_started_with_its_input_reads_to_its_end() {
     let sandbox = Sandbox::new().await;
     let run = async |spec, input: &[u8], limit| {
