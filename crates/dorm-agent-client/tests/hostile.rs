@@ -9,8 +9,8 @@ use std::time::Duration;
 use dorm_agent_client::{Agent, AgentError, ExitStatus, GuestPath, Offsets, Output, PAGE_MAX, ProcessSpec};
 use dorm_agent_proto::frame::{self, Decoder, Kind};
 use dorm_agent_proto::{
-    Answer, Event, Failure, FileKind, FileStat, GuestString, Hello, OutputHeader, OutputKind, REVISION, Resync,
-    VERSION, WINDOW,
+    Answer, Event, Failure, FileKind, FileStat, GuestBytes, GuestString, Hello, LineMatch, OutputHeader, OutputKind,
+    REVISION, Resync, VERSION, WINDOW,
 };
 use futures_util::StreamExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
@@ -373,18 +373,63 @@ async fn a_search_with_more_results_than_were_asked_for_ends_the_connection() {
         forger.say(Kind::Event, line).await;
         forger
     };
-    let spec = dorm_agent_proto::SearchSpec {
-        path: GuestPath::try_from("/").unwrap(),
+    let (found, _forger) = tokio::join!(agent.find_lines(search(1)), answer);
+    assert!(matches!(found, Err(AgentError::Protocol(_))), "{found:?}");
+    agent.closed().await;
+}
+
+fn search(results: u32) -> dorm_agent_proto::SearchSpec {
+    dorm_agent_proto::SearchSpec {
+        path: root(),
         depth: None,
         name: None,
         kind: None,
         lines: None,
         case: dorm_agent_proto::Case::Counts,
-        limits: dorm_agent_proto::SearchLimits { results: 1, entries: 1, bytes: 1, time_ms: 1 },
-    };
-    let (found, _forger) = tokio::join!(agent.find_lines(spec), answer);
-    assert!(matches!(found, Err(AgentError::Protocol(_))), "{found:?}");
-    agent.closed().await;
+        limits: dorm_agent_proto::SearchLimits { results, entries: 1, bytes: 1, time_ms: 1 },
+    }
+}
+
+#[tokio::test]
+async fn of_the_results_of_a_search_no_more_are_kept_than_an_agent_sends() {
+    const LINE: usize = 900_000;
+    // 20 MiB that end, and a flood.
+    for (lines, ends) in [(23, true), (u64::MAX, false)] {
+        let (agent, mut forger) = Forger::meet().await;
+        let flood = async {
+            forger.answer(&Ok(Answer::Follows)).await;
+            let mut credit = i64::from(WINDOW);
+            let line = |line| {
+                let text = GuestBytes(vec![b'x'; LINE]);
+                Event::Line(LineMatch { path: root(), line, at: 0, text, text_at: 0, cut: true })
+            };
+            let summary = Event::Searched(dorm_agent_proto::SearchSummary::default());
+            for event in (1..=lines).map(line).chain([summary]) {
+                let event = serde_json::to_vec(&event).unwrap();
+                while credit <= 0 {
+                    match <[u8; 4]>::try_from(forger.next().await) {
+                        Ok(bytes) => credit += i64::from(u32::from_le_bytes(bytes)),
+                        // The host has ended the connection.
+                        Err(_) => return forger,
+                    }
+                }
+                credit -= i64::try_from(event.len()).unwrap();
+                forger.say(Kind::Event, &event).await;
+            }
+            forger.say(Kind::End, br#""complete""#).await;
+            forger
+        };
+        let (found, _forger) = tokio::join!(agent.find_lines(search(10_000)), flood);
+        match found {
+            Ok(found) if ends => {
+                let bytes: usize = found.lines.iter().map(|line| line.text.0.len()).sum();
+                assert!((3 << 20..4 << 20).contains(&bytes), "{bytes} bytes");
+                assert_eq!(found.summary.stopped, Some(dorm_agent_proto::SearchLimit::Size));
+            }
+            Err(AgentError::Protocol(_)) if !ends => agent.closed().await,
+            other => panic!("{:?}", other.map(|found| found.lines.len())),
+        }
+    }
 }
 
 #[tokio::test]

@@ -33,7 +33,7 @@ pub(crate) use environment::ensure;
 pub(crate) use file::{attribute, attributes, entry, parse_mode, stat};
 pub(crate) use image::transport;
 pub(crate) use key::{port_host_or_none, port_rule, port_rules};
-pub(crate) use process::{Command, command, data, process_spec, shell};
+pub(crate) use process::{Command, command, data, escaped_bytes, json_bytes_most, process_spec, shell};
 pub(crate) use sandbox::{
     after_wake, create, keep, manner, resize, resources, retention, secrets, state_name, timeouts, update, wait,
 };

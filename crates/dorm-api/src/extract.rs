@@ -44,23 +44,26 @@ impl<T: DeserializeOwned> FromRequest<Api> for Json<T> {
 
 /// The bytes of a JSON body.
 pub(crate) async fn json_bytes(body: Body) -> Result<Collected, ApiError> {
-    bodies::collect(body, JSON_BYTES_MAX).await.map_err(|error| {
-        let detail = error.to_string();
-        match error {
-            BodyError::TooLong(_) => {
-                let hint = "write large input to a file in the sandbox first";
-                ApiError::invalid("the JSON body is larger than 1 MiB", hint).with_status(StatusCode::PAYLOAD_TOO_LARGE)
-            }
-            BodyError::NoRoom => {
-                let error = ApiError::new(Code::Unavailable, detail, "send the request again");
-                error.again_later(StatusCode::SERVICE_UNAVAILABLE)
-            }
-            BodyError::Stalled => {
-                ApiError::invalid(detail, "send the request again").with_status(StatusCode::REQUEST_TIMEOUT)
-            }
-            BodyError::Broken(_) => ApiError::invalid(detail, "send the request again"),
+    bodies::collect(body, JSON_BYTES_MAX).await.map_err(unread)
+}
+
+/// The response to a request whose body, or a part of it, cannot be kept.
+pub(crate) fn unread(error: BodyError) -> ApiError {
+    let detail = error.to_string();
+    match error {
+        BodyError::TooLong(_) => {
+            let hint = "write large input to a file in the sandbox first";
+            ApiError::invalid("the JSON body is larger than 1 MiB", hint).with_status(StatusCode::PAYLOAD_TOO_LARGE)
         }
-    })
+        BodyError::NoRoom => {
+            let error = ApiError::new(Code::Unavailable, detail, "send the request again");
+            error.again_later(StatusCode::SERVICE_UNAVAILABLE)
+        }
+        BodyError::Stalled => {
+            ApiError::invalid(detail, "send the request again").with_status(StatusCode::REQUEST_TIMEOUT)
+        }
+        BodyError::Broken(_) => ApiError::invalid(detail, "send the request again"),
+    }
 }
 
 /// The service of the project of a request, under the conditions of that request, as an extension

@@ -14,6 +14,7 @@
 //! ```
 
 mod access;
+mod collected;
 mod conditions;
 mod convert;
 mod error;

@@ -1,9 +1,12 @@
-//! Bodies of requests that are collected in memory.
+//! Bodies that are in memory as a whole.
 //!
 //! A client that sends all but the last byte of a body makes the daemon keep the rest. All bodies
 //! of the process that are collected therefore have one budget, from which each takes its bytes as
 //! they arrive, and a body that stalls is given up. The first bytes of each body are free, so that
 //! small requests are answered while large ones use up the budget.
+//!
+//! A client that does not read makes the daemon keep the response. Those that are not streams and
+//! may be large have a budget of their own in the same way.
 
 use std::convert::Infallible;
 use std::ops::Deref;
@@ -20,12 +23,17 @@ use thiserror::Error;
 
 /// The number of bytes of all bodies together.
 const BUDGET_BYTES: usize = 128 << 20;
+/// The number of bytes of all responses together.
+pub const RESPONSES_BYTES: usize = 128 << 20;
+/// The number of bytes of a response that are passed to the connection at once.
+const PIECE_BYTES: usize = 64 << 10;
 /// The number of bytes of each body that are free.
 const FREE_BYTES: usize = 64 << 10;
 /// How long a body may take to its next byte.
 const STALL: Duration = Duration::from_secs(30);
 
 static OF_PROCESS: Budget = Budget(AtomicUsize::new(BUDGET_BYTES));
+static OF_RESPONSES: Budget = Budget(AtomicUsize::new(RESPONSES_BYTES));
 
 /// The reason why a body was not collected.
 #[derive(Debug, Error)]
@@ -70,6 +78,11 @@ impl Share {
     /// The share of a body of which nothing is held yet.
     pub fn empty() -> Self {
         Self::of(&OF_PROCESS)
+    }
+
+    /// The share of a response of which nothing is held yet.
+    pub fn of_response() -> Self {
+        Self::of(&OF_RESPONSES)
     }
 
     fn of(budget: &'static Budget) -> Self {
@@ -139,6 +152,53 @@ impl HttpBody for Collected {
 
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(self.bytes.len() as u64)
+    }
+}
+
+/// Bytes that keep their share as long as there is a copy of them or of a part.
+#[derive(Debug)]
+struct Shared {
+    bytes: Vec<u8>,
+    _share: Share,
+}
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Returns bytes whose share is given back with the last copy of them.
+///
+/// # Errors
+/// [`BodyError::NoRoom`].
+pub fn shared(mut bytes: Vec<u8>, mut share: Share) -> Result<Bytes, BodyError> {
+    bytes.shrink_to_fit();
+    share.hold(bytes.len())?;
+    Ok(Bytes::from_owner(Shared { bytes, _share: share }))
+}
+
+/// The body of a response that is in memory as a whole. The connection gets it in pieces: it may
+/// copy what it has not sent yet.
+#[derive(Debug)]
+pub struct Whole(pub Bytes);
+
+impl HttpBody for Whole {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let length = self.0.len().min(PIECE_BYTES);
+        let piece = self.0.split_to(length);
+        Poll::Ready((!piece.is_empty()).then(|| Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.0.len() as u64)
     }
 }
 
@@ -309,6 +369,29 @@ mod tests {
         let share = second.into_share();
         assert_eq!(budget.left(), MIB - charged(MIB / 2));
         drop(share);
+        assert_eq!(budget.left(), MIB);
+    }
+
+    #[tokio::test]
+    async fn a_response_keeps_its_share_until_its_last_byte_is_gone() {
+        let budget = budget(MIB);
+        let bytes = shared(vec![7; MIB], Share::of(budget)).unwrap();
+        assert_eq!(budget.left(), FREE_BYTES);
+        let longer = shared(vec![7; 2 * FREE_BYTES + 1], Share::of(budget));
+        assert!(matches!(longer, Err(BodyError::NoRoom)), "{longer:?}");
+        let mut body = Whole(bytes);
+        assert_eq!(body.size_hint().exact(), Some(MIB as u64));
+        let mut sent = Vec::new();
+        while let Some(piece) = std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+            let piece = piece.unwrap().into_data().unwrap();
+            assert!(piece.len() <= PIECE_BYTES);
+            sent.push(piece);
+        }
+        drop(body);
+        assert_eq!(sent.concat(), vec![7; MIB]);
+        sent.truncate(1);
+        assert_eq!(budget.left(), FREE_BYTES);
+        sent.clear();
         assert_eq!(budget.left(), MIB);
     }
 

@@ -5,7 +5,7 @@
 //!
 //! A door is an API for one family of clients. It brings routes and the form of its errors, and
 //! everything here is the same behind each of them. The only state here is open connections and
-//! the budget of bodies: no records, no timers, no decision about a sandbox.
+//! the budgets of bodies: no records, no timers, no decision about a sandbox.
 //!
 //! ```text
 //! listener ─► server::connection ─► Gateway::route ─┬─► a port inside, through Service::connect

@@ -63,12 +63,34 @@ pub(crate) fn process_spec(asked: wire::StartProcess) -> Result<ProcessSpec, Api
     Ok(spec)
 }
 
-/// The bytes as text if they are UTF-8, otherwise as base64.
-pub(crate) fn data(bytes: &[u8]) -> (String, wire::Encoding) {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => (text.to_owned(), wire::Encoding::Utf8),
-        Err(_) => (STANDARD.encode(bytes), wire::Encoding::Base64),
+/// How many times as long as the bytes a text may be in JSON.
+const ESCAPED_TIMES: usize = 3;
+
+/// The bytes as text if they are UTF-8, otherwise as base64. Also as base64 if they are hardly
+/// anything but control characters, each of which takes six bytes in JSON.
+pub(crate) fn data(bytes: Vec<u8>) -> (String, wire::Encoding) {
+    let as_base64 = |bytes: &[u8]| (STANDARD.encode(bytes), wire::Encoding::Base64);
+    if escaped_bytes(&bytes) > ESCAPED_TIMES * bytes.len() {
+        return as_base64(&bytes);
     }
+    String::from_utf8(bytes).map_or_else(|error| as_base64(error.as_bytes()), |text| (text, wire::Encoding::Utf8))
+}
+
+/// How many bytes a text takes in a JSON string.
+pub(crate) fn escaped_bytes(text: &[u8]) -> usize {
+    let escaped = |byte: &u8| match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 2,
+        0..0x20 => 6,
+        _ => 1,
+    };
+    text.iter().map(escaped).sum()
+}
+
+/// The most bytes that [`data`] of `bytes` bytes, which as text would take `escaped`, takes in
+/// JSON.
+pub(crate) fn json_bytes_most(bytes: usize, escaped: usize) -> usize {
+    let base64 = bytes.div_ceil(3) * 4;
+    base64.max(escaped.min(ESCAPED_TIMES * bytes))
 }
 
 impl Of<wire::TerminalSize> for agent::TerminalSize {
@@ -124,6 +146,39 @@ impl Of<agent::ProcessStatus> for wire::Process {
             stdout_bytes: status.written.stdout,
             stderr_bytes: status.written.stderr,
             exit: status.exit.map(|exit| wire::ExitStatus { timed_out: status.timed_out, ..exit.convert() }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_output_takes_much_more_room_in_json_than_it_has_bytes() {
+        let all: Vec<u8> = (0..=127).collect();
+        let cases: [(&[u8], wire::Encoding); 7] = [
+            (b"", wire::Encoding::Utf8),
+            (&all, wire::Encoding::Utf8),
+            (b"[\"\",\"\",\"\"]\r\n\t\\", wire::Encoding::Utf8),
+            (b"\x1b[31mred\x1b[0m", wire::Encoding::Utf8),
+            ("köln 🦀".as_bytes(), wire::Encoding::Utf8),
+            (&[0; 1000], wire::Encoding::Base64),
+            (b"\xff\xfe", wire::Encoding::Base64),
+        ];
+        for (bytes, expected) in cases {
+            let (text, encoding) = data(bytes.to_vec());
+            assert_eq!(encoding, expected, "{text}");
+            match encoding {
+                wire::Encoding::Utf8 => assert_eq!(text.as_bytes(), bytes),
+                wire::Encoding::Base64 => assert_eq!(STANDARD.decode(&text).unwrap(), bytes),
+            }
+            // Without the quotes around it.
+            let length = serde_json::to_string(&text).unwrap().len() - 2;
+            assert!(length <= json_bytes_most(bytes.len(), escaped_bytes(bytes)), "{text}: {length}");
+            if encoding == wire::Encoding::Utf8 {
+                assert_eq!(length, escaped_bytes(bytes), "{text}");
+            }
         }
     }
 }

@@ -206,8 +206,8 @@ impl ErrorCode {
                 code: "unavailable",
                 status: StatusCode::SERVICE_UNAVAILABLE,
                 title: "Unavailable",
-                meaning: "The daemon is stopping, too many connections are open, the bodies of other requests take \
-                          all the memory for bodies, or the sandbox does not respond at the moment.",
+                meaning: "The daemon is stopping, too many connections are open, other requests take all the memory \
+                          for bodies or for responses, or the sandbox does not respond at the moment.",
                 next_step: "Wait, and try again.",
                 retry: "Yes, after the seconds in `Retry-After` if it is sent",
             },

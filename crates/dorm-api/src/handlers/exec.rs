@@ -1,20 +1,24 @@
 //! Running a command and waiting for it to end.
 
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use dorm_agent_client::{ExitStatus, Offsets, Output, OutputKind};
 use dorm_api_types as wire;
+use dorm_http::bodies::{self, Share};
 use dorm_http::sse;
 use dorm_service::{CommandInput, Execution, ServiceError};
 use futures_util::{StreamExt, stream};
 
 use super::output;
+use crate::collected;
 use crate::convert::{self, Command, Convert, Of};
 use crate::error::{self, ApiError};
-use crate::extract::{ForRequest, Json, Sandbox, WantsEvents, bytes_of, seconds};
+use crate::extract::{ForRequest, Json, Sandbox, WantsEvents, bytes_of, seconds, unread};
 
 /// How many bytes of each output a response that is not a stream contains. Later bytes can be read
 /// from the process's output, as long as they are kept.
 const KEPT_BYTES: usize = 4 << 20;
+/// More than a response takes besides the outputs.
+const REST_BYTES: usize = 4 << 10;
 
 /// Run a command
 ///
@@ -43,7 +47,11 @@ pub(crate) async fn exec(
             let message = "give either stdin, which is the whole input, or stdin_open";
             return Err(ApiError::invalid(message, "leave stdin out and write it with /processes/{process}/stdin"));
         }
-        (Some(text), false) => CommandInput::Whole(bytes_of("stdin", &text)?.into()),
+        // It may be kept longer than the body of the request.
+        (Some(text), false) => {
+            let bytes = bytes_of("stdin", &text)?;
+            CommandInput::Whole(bodies::shared(bytes, Share::empty()).map_err(unread)?)
+        }
         (None, true) => CommandInput::Open,
         (None, false) => CommandInput::Empty,
     };
@@ -56,19 +64,17 @@ pub(crate) async fn exec(
     if events {
         return Ok(follow(execution, checkpoint));
     }
-    Ok(axum::Json(collect(execution, checkpoint).await?).into_response())
+    collect(execution, checkpoint).await
 }
 
-async fn collect(mut execution: Execution, checkpoint: Option<String>) -> Result<wire::ExecResult, ApiError> {
-    let mut stdout = Kept::default();
-    let mut stderr = Kept::default();
+async fn collect(mut execution: Execution, checkpoint: Option<String>) -> Result<Response, ApiError> {
+    let mut outputs = Outputs::within(Share::of_response());
     let mut exit = None;
     while let Some(output) = execution.next().await {
         match output? {
-            Output::Stdout { bytes, .. } => stdout.add(&bytes),
-            Output::Stderr { bytes, .. } => stderr.add(&bytes),
-            Output::Lost { kind: OutputKind::Stdout, bytes, .. } => stdout.lose(bytes),
-            Output::Lost { kind: OutputKind::Stderr, bytes, .. } => stderr.lose(bytes),
+            Output::Stdout { bytes, .. } => outputs.add(OutputKind::Stdout, &bytes),
+            Output::Stderr { bytes, .. } => outputs.add(OutputKind::Stderr, &bytes),
+            Output::Lost { kind, bytes, .. } => outputs.of(kind).lose(bytes),
             Output::Exited(status) => exit = Some(status),
         }
     }
@@ -80,9 +86,10 @@ async fn collect(mut execution: Execution, checkpoint: Option<String>) -> Result
         ExitStatus::Code(code) => (Some(code), None),
         ExitStatus::Signal(signal) => (None, Some(signal)),
     };
-    let (stdout_text, stdout_encoding) = convert::data(&stdout.bytes);
-    let (stderr_text, stderr_encoding) = convert::data(&stderr.bytes);
-    Ok(wire::ExecResult {
+    let Outputs { stdout, stderr, share } = outputs;
+    let (stdout_text, stdout_encoding) = convert::data(stdout.bytes);
+    let (stderr_text, stderr_encoding) = convert::data(stderr.bytes);
+    let result = wire::ExecResult {
         process: execution.started.process,
         pid: execution.started.pid,
         exit_code,
@@ -95,22 +102,66 @@ async fn collect(mut execution: Execution, checkpoint: Option<String>) -> Result
         stderr_encoding,
         stderr_truncated_bytes: stderr.truncated,
         checkpoint,
-    })
+    };
+    collected::json(&result, share)
+}
+
+/// The outputs, as far as the response has them.
+struct Outputs {
+    stdout: Kept,
+    stderr: Kept,
+    share: Share,
 }
 
 /// The beginning of an output, without a gap.
 #[derive(Default)]
 struct Kept {
     bytes: Vec<u8>,
+    /// How many bytes they take as text in JSON.
+    escaped: usize,
     truncated: u64,
 }
 
+impl Outputs {
+    fn within(share: Share) -> Self {
+        Self { stdout: Kept::default(), stderr: Kept::default(), share }
+    }
+
+    fn of(&mut self, kind: OutputKind) -> &mut Kept {
+        match kind {
+            OutputKind::Stdout => &mut self.stdout,
+            OutputKind::Stderr => &mut self.stderr,
+        }
+    }
+
+    /// Keeps bytes, as far as there is room. The command has run, so its result is shorter rather
+    /// than refused if there is no memory for all of it.
+    fn add(&mut self, kind: OutputKind, bytes: &[u8]) {
+        let (kept, rest) = bytes.split_at(bytes.len().min(self.of(kind).room()));
+        let of = self.of(kind);
+        let (before, escaped) = (of.bytes.len(), convert::escaped_bytes(kept));
+        of.bytes.extend_from_slice(kept);
+        of.escaped += escaped;
+        let json_bytes = REST_BYTES + self.stdout.json_bytes() + self.stderr.json_bytes();
+        let has_room = self.share.hold(json_bytes).is_ok();
+        let of = self.of(kind);
+        of.lose(rest.len() as u64);
+        if !has_room {
+            of.bytes.truncate(before);
+            of.escaped -= escaped;
+            of.lose(kept.len() as u64);
+        }
+    }
+}
+
 impl Kept {
-    fn add(&mut self, bytes: &[u8]) {
-        let room = if self.truncated == 0 { KEPT_BYTES - self.bytes.len() } else { 0 };
-        let (kept, rest) = bytes.split_at(bytes.len().min(room));
-        self.bytes.extend_from_slice(kept);
-        self.lose(rest.len() as u64);
+    fn room(&self) -> usize {
+        if self.truncated == 0 { KEPT_BYTES - self.bytes.len() } else { 0 }
+    }
+
+    /// The most bytes that it takes in the response.
+    fn json_bytes(&self) -> usize {
+        convert::json_bytes_most(self.bytes.len(), self.escaped)
     }
 
     fn lose(&mut self, bytes: u64) {
@@ -149,13 +200,13 @@ mod tests {
 
     #[test]
     fn the_beginning_is_kept_without_gaps_and_the_rest_is_counted() {
-        let mut kept = Kept::default();
-        kept.add(&vec![1; KEPT_BYTES - 1]);
-        kept.add(&[2, 3, 4]);
+        let mut outputs = Outputs::within(Share::of_response());
+        outputs.add(OutputKind::Stdout, &vec![1; KEPT_BYTES - 1]);
+        outputs.add(OutputKind::Stdout, &[2, 3, 4]);
+        let kept = &outputs.stdout;
         assert_eq!((kept.bytes.len(), kept.bytes.last(), kept.truncated), (KEPT_BYTES, Some(&2), 2));
-        let mut gap = Kept::default();
-        gap.lose(5);
-        gap.add(&[1]);
-        assert_eq!((gap.bytes.len(), gap.truncated), (0, 6));
+        outputs.of(OutputKind::Stderr).lose(5);
+        outputs.add(OutputKind::Stderr, &[1]);
+        assert_eq!((outputs.stderr.bytes.len(), outputs.stderr.truncated), (0, 6));
     }
 }

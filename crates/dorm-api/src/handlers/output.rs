@@ -131,7 +131,7 @@ impl Reader {
 /// One piece of output as an event; `at` is advanced past it.
 pub(crate) fn event(output: &Output, at: &mut Offsets) -> Event {
     let chunk = |offset: u64, read_unix_ms: Option<u64>, bytes: &[u8]| {
-        let (data, encoding) = convert::data(bytes);
+        let (data, encoding) = convert::data(bytes.to_vec());
         wire::OutputChunk { offset, read_at: read_unix_ms.map(wire::Time::from_millis), data, encoding }
     };
     let event = match output {

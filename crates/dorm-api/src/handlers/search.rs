@@ -1,11 +1,14 @@
 //! Searches for files in a sandbox, and for lines in them.
 
+use axum::response::Response;
 use dorm_agent_client::{BinaryFiles, Case, LinePattern, SearchLimits, SearchSpec, Syntax};
 use dorm_api_types as wire;
+use dorm_http::bodies::Share;
 use dorm_service::Use;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
+use crate::collected;
 use crate::convert::{self, Convert};
 use crate::error::ApiError;
 use crate::extract::{ForRequest, Query, Sandbox, guest_path, milliseconds};
@@ -58,7 +61,7 @@ pub(crate) async fn find(
     ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
     Query(query): Query<FindQuery>,
-) -> Result<axum::Json<wire::FoundFiles>, ApiError> {
+) -> Result<Response, ApiError> {
     let spec = SearchSpec {
         path: guest_path(&query.path)?,
         depth: depth(query.depth)?,
@@ -71,7 +74,7 @@ pub(crate) async fn find(
     let (agent, _in_use) = service.agent(&id, Use::Files).await?;
     let found = agent.find_files(spec).await?;
     let files = found.entries.into_iter().map(convert::entry).collect();
-    Ok(axum::Json(wire::FoundFiles { files, search: found.summary.convert() }))
+    collected::json(&wire::FoundFiles { files, search: found.summary.convert() }, Share::of_response())
 }
 
 /// Parameters of a search for lines.
@@ -121,7 +124,7 @@ pub(crate) async fn grep(
     ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
     Query(query): Query<GrepQuery>,
-) -> Result<axum::Json<wire::FoundLines>, ApiError> {
+) -> Result<Response, ApiError> {
     let lines = LinePattern {
         pattern: query.pattern,
         syntax: if query.literal == Some(true) { Syntax::Literal } else { Syntax::Regex },
@@ -139,7 +142,7 @@ pub(crate) async fn grep(
     let (agent, _in_use) = service.agent(&id, Use::Files).await?;
     let found = agent.find_lines(spec).await?;
     let lines = found.lines.into_iter().map(Convert::convert).collect();
-    Ok(axum::Json(wire::FoundLines { lines, search: found.summary.convert() }))
+    collected::json(&wire::FoundLines { lines, search: found.summary.convert() }, Share::of_response())
 }
 
 fn case(is_ignored: Option<bool>) -> Case {

@@ -1,6 +1,7 @@
+use dorm_http::bodies::{RESPONSES_BYTES, Share};
 use serde_json::{Value, json};
 
-use crate::world::{Sse, World};
+use crate::world::{Sse, World, eventually};
 
 #[tokio::test]
 async fn a_command_is_run_to_its_end() {
@@ -59,6 +60,37 @@ async fn long_output_is_cut_and_the_answer_says_how_much() {
     assert_eq!(kept, 4 << 20);
     assert_eq!(answer["stdout_truncated_bytes"].as_u64().unwrap(), (input.len() * 8 - kept) as u64);
     assert!(input.repeat(8).starts_with(answer["stdout"].as_str().unwrap()));
+}
+
+#[tokio::test]
+async fn results_from_sandboxes_take_a_limited_amount_of_memory_together() {
+    const LINES: usize = 2000;
+    let world = World::new().await;
+    let id = world.sandbox().await;
+    let contents = format!("needle {}\n", "x".repeat(500)).repeat(LINES);
+    let files = format!("/v1/sandboxes/{id}/files");
+    let put = world.request("PUT", &format!("{files}?path=/work/long")).body(contents.clone());
+    put.send().await.unwrap().error_for_status().unwrap();
+    let exec = async |argv: Value| world.post(&format!("/v1/sandboxes/{id}/exec"), json!({ "argv": argv })).await;
+    let grep = format!("{files}/grep?path=/work&pattern=needle&limit=10000");
+    // The first bytes of each response are free.
+    let all = RESPONSES_BYTES + (64 << 10);
+    let mut others = Share::of_response();
+    others.hold(all).unwrap();
+    // The command has run, so its result is shorter, and says so.
+    let answer = exec(json!(["cat", "/work/long"])).await;
+    let kept = answer["stdout"].as_str().unwrap();
+    assert!((1..=64 << 10).contains(&kept.len()) && contents.starts_with(kept), "{} bytes", kept.len());
+    assert_eq!(answer["stdout_truncated_bytes"], contents.len() - kept.len());
+    let (status, answer) = world.call("GET", &grep, Value::Null).await;
+    assert_eq!((status, &answer["code"]), (503, &json!("unavailable")), "{answer}");
+    assert!(answer["detail"].as_str().unwrap().contains("memory for responses, which is 128 MiB"), "{answer}");
+    assert_eq!(exec(json!(["echo", "small"])).await["stdout"], "small\n");
+    assert_eq!(world.get(&format!("{files}/find?path=/work")).await["files"].as_array().unwrap().len(), 1);
+    drop(others);
+    assert_eq!(exec(json!(["cat", "/work/long"])).await["stdout"], contents);
+    assert_eq!(world.get(&grep).await["lines"].as_array().unwrap().len(), LINES);
+    eventually("the responses give their shares back", || async { Share::of_response().hold(all).is_ok() }).await;
 }
 
 fn text(events: &[Sse]) -> String {
