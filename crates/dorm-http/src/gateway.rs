@@ -42,6 +42,8 @@ pub use error::PortError;
 
 /// The prefix of Dormouse's own headers, which never reach the program inside.
 const OWN_PREFIX: &str = "x-dormouse-";
+/// The longest head of a response of a program inside, in bytes.
+const HEAD_BYTES_MAX: usize = 64 << 10;
 const SANDBOX: HeaderName = HeaderName::from_static("x-dormouse-sandbox");
 const PORT: HeaderName = HeaderName::from_static("x-dormouse-port");
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -210,7 +212,8 @@ where
         tracing::debug!(port = target.port, error = &error as &dyn std::error::Error, "no answer from a port");
         PortError::Silent(target.clone())
     };
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(silent)?;
+    let (mut sender, connection) =
+        http1::Builder::new().max_buf_size(HEAD_BYTES_MAX).handshake(TokioIo::new(stream)).await.map_err(silent)?;
     let cut = life.cut.clone();
     life.tasks.spawn(async move {
         tokio::select! {

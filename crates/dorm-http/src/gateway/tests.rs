@@ -5,6 +5,7 @@ use axum::Router;
 use axum::extract::ws::{Message, WebSocketUpgrade};
 use axum::routing::{any, get};
 use futures_util::{SinkExt, StreamExt, stream};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_tungstenite::tungstenite;
 use tokio_util::sync::CancellationToken;
@@ -129,6 +130,34 @@ async fn bodies_stream_both_ways_at_once() {
     assert_eq!(answer.next().await.unwrap().unwrap(), "second");
     drop(send);
     assert!(answer.next().await.is_none());
+}
+
+#[tokio::test]
+async fn a_program_that_answers_with_a_long_head_is_not_listened_to() {
+    let life = Life::until(CancellationToken::new());
+    for (values, is_passed_on) in [(1, true), (10, false)] {
+        let (outside, mut inside) = tokio::io::duplex(64 << 10);
+        let program = tokio::spawn(async move {
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                inside.read_buf(&mut request).await.unwrap();
+            }
+            let head = (0..values).map(|number| format!("x-{number}: {}\r\n", "a".repeat(40 << 10)));
+            let head: String = head.collect();
+            let answer = format!("HTTP/1.1 200 OK\r\n{head}content-length: 0\r\n\r\n");
+            // The gateway may close the connection.
+            drop(inside.write_all(answer.as_bytes()).await);
+            inside
+        });
+        let target = Target { sandbox: ID.parse().unwrap(), port: 1 };
+        let request = Request::get("/").header("host", "a").body(Body::empty()).unwrap();
+        let answer = exchange(&life, &target, outside, (), request).await;
+        match answer {
+            Ok(answer) => assert!(is_passed_on && answer.headers()["x-0"].len() == 40 << 10),
+            Err(error) => assert!(!is_passed_on && matches!(error, PortError::Silent(_)), "{error}"),
+        }
+        program.await.unwrap();
+    }
 }
 
 #[tokio::test]
