@@ -45,8 +45,8 @@ impl StreamEnd {
     }
 }
 
-/// A connection to a port of a sandbox, which breaks when its network lease is released. Bytes that
-/// have arrived before can still be read.
+/// A connection to a port of a sandbox, which breaks when its network lease is released, or when
+/// its guest is suspended. Bytes that have arrived before can still be read.
 #[derive(Debug)]
 pub struct PortStream<S> {
     stream: S,
@@ -54,20 +54,20 @@ pub struct PortStream<S> {
 }
 
 impl<S> PortStream<S> {
-    /// Returns `stream` until `released` is cancelled.
+    /// Returns `stream` until `end` is cancelled.
     #[must_use]
-    pub fn new(stream: S, released: CancellationToken) -> Self {
-        Self { stream, end: StreamEnd::new(released) }
+    pub fn new(stream: S, end: CancellationToken) -> Self {
+        Self { stream, end: StreamEnd::new(end) }
     }
 
-    /// Fails when the lease is released.
+    /// Fails when the connection has to end.
     fn poll_write_end(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
         self.end.poll_writer(context).map(|()| broken())
     }
 }
 
 fn broken() -> io::Error {
-    io::Error::new(io::ErrorKind::ConnectionReset, "the run of the sandbox has ended")
+    io::Error::new(io::ErrorKind::ConnectionReset, "the run of the sandbox has ended, or is suspended")
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for PortStream<S> {

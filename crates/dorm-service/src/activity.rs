@@ -1,11 +1,12 @@
 //! The open uses of a sandbox: an exec, stream, terminal or connection keeps its idle limit from
-//! passing.
+//! passing. Connections to its ports end when its run does not continue.
 
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dorm_lifecycle::Timestamp;
 use dorm_ports::Clock;
+use tokio_util::sync::CancellationToken;
 
 /// A kind of use of a sandbox.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -52,6 +53,8 @@ pub(crate) struct Activity {
     last: AtomicI64,
     last_use: Mutex<Option<Use>>,
     clock: Arc<dyn Clock>,
+    /// Ends the connections to ports of the present run.
+    connections: Mutex<CancellationToken>,
 }
 
 fn steady_millis(clock: &dyn Clock) -> i64 {
@@ -62,7 +65,13 @@ impl Activity {
     pub(crate) fn new(clock: Arc<dyn Clock>, last: Timestamp) -> Arc<Self> {
         let ago = i64::try_from(clock.now().since(last).as_millis()).unwrap_or(i64::MAX);
         let last = AtomicI64::new(steady_millis(&*clock).saturating_sub(ago));
-        Arc::new(Self { open: Default::default(), last, last_use: Mutex::default(), clock })
+        Arc::new(Self {
+            open: Default::default(),
+            last,
+            last_use: Mutex::default(),
+            clock,
+            connections: Mutex::default(),
+        })
     }
 
     /// Returns when the sandbox was last used: now, while a use is open.
@@ -85,6 +94,12 @@ impl Activity {
         *self.last_use.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Ends all connections to ports that were begun so far: their guest is suspended, and would
+    /// let their clients wait until it is resumed.
+    pub(crate) fn end_connections(&self) {
+        std::mem::take(&mut *self.connections.lock().unwrap_or_else(PoisonError::into_inner)).cancel();
+    }
+
     pub(crate) fn begin(self: &Arc<Self>, what: Use) -> InUse {
         self.open[what as usize].fetch_add(1, Ordering::SeqCst);
         InUse { activity: self.clone(), what }
@@ -95,6 +110,13 @@ impl Activity {
 pub struct InUse {
     activity: Arc<Activity>,
     what: Use,
+}
+
+impl InUse {
+    /// Cancelled when a connection that begins now has to end.
+    pub(crate) fn connection_end(&self) -> CancellationToken {
+        self.activity.connections.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 impl Drop for InUse {

@@ -617,6 +617,9 @@ impl Actor {
             None if answers => self.answers().await,
             None => {}
         }
+        if matches!(observation, Observation::Saved(_) | Observation::Woken { .. }) {
+            self.activity.end_connections();
+        }
         if let (Observation::Saved(image), None) = (&observation, &effect)
             && image.keeps() == Keep::Files
         {

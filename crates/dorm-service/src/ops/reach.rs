@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dorm_agent_client::{Agent, AgentError};
-use dorm_engine::{BoxStream, EngineError};
+use dorm_engine::{BoxStream, EngineError, PortStream};
 use dorm_lifecycle::{Command, Initiator, SandboxId, StateName, Wake};
 
 use crate::activity::{InUse, Use};
@@ -99,7 +99,8 @@ impl Service {
         }
     }
 
-    /// Connects to a TCP port inside. A suspended sandbox is resumed as by [`Service::agent`].
+    /// Connects to a TCP port inside. A suspended sandbox is resumed as by [`Service::agent`]. The
+    /// connection breaks when the sandbox is suspended or rewound.
     ///
     /// # Errors
     ///
@@ -108,6 +109,7 @@ impl Service {
         for _ in 0..WAKES {
             let awake = tokio::time::timeout(self.shared.settings.wake, self.agent(id, Use::Traffic)).await;
             let (agent, in_use) = awake.map_err(|_| ServiceError::StillWaking(id.clone()))??;
+            let end = in_use.connection_end();
             let run = self.record(id).await?.sandbox.run_id();
             // A sandbox that is being suspended just now answers only after its next resume, and
             // perhaps over another path.
@@ -117,7 +119,7 @@ impl Service {
                 () = agent.closed() => continue,
             };
             return match connected {
-                Ok(Ok(stream)) => Ok((stream, in_use)),
+                Ok(Ok(stream)) => Ok((Box::new(PortStream::new(stream, end)), in_use)),
                 // A run without a network is reached through its agent.
                 Ok(Err(EngineError::Condition { .. })) => Ok((Box::new(agent.dial(port).await?), in_use)),
                 // The program may listen on the loopback address inside, which only the agent

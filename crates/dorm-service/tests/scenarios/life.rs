@@ -1,7 +1,11 @@
 //! The life of a sandbox without faults, and the requests that are refused.
 
+use std::time::Duration;
+
+use dorm_agent_client::{GuestString, ProcessSpec};
 use dorm_lifecycle::{Denied, EventKind, Initiator, StateName, Wake};
 use dorm_service::{Code, CreateFrom, CreateSpec, ParkLimits, Residence, ServiceError, Use};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::world::{Counter, World, base, create, eventually, named, read, state, write};
 
@@ -175,6 +179,31 @@ async fn twenty_suspend_and_resume_at_the_same_time() {
         life.await.unwrap();
     }
     world.is_sound().await;
+}
+
+#[tokio::test]
+async fn a_connection_to_a_port_ends_when_its_sandbox_is_suspended() {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    let world = World::new().await;
+    let service = world.daemon().await;
+    let id = create(&service, named("web")).await;
+    let (agent, _in_use) = service.agent(&id, Use::Process).await.unwrap();
+    let words = ["serve", "8080"].map(|word| GuestString::new(word).unwrap()).to_vec();
+    agent.start(&ProcessSpec::new(words)).await.unwrap();
+    eventually("the port is served", || async { service.connect(&id, 8080).await.is_ok() }).await;
+    // The client has sent half of its request, and waits.
+    let (mut stream, _in_use) = service.connect(&id, 8080).await.unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
+    let asleep = service.suspend(&id).await.unwrap();
+    assert_eq!(asleep.residence, Residence::Parked);
+    let read = tokio::time::timeout(PATIENCE, stream.read(&mut [0; 16])).await.expect("an end");
+    assert_eq!(read.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
+    service.resume(&id, Initiator::User).await.unwrap();
+    let (mut stream, _in_use) = service.connect(&id, 8080).await.unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    tokio::time::timeout(PATIENCE, stream.read_to_string(&mut answer)).await.expect("an answer").unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
 }
 
 #[tokio::test]
