@@ -38,6 +38,14 @@ pub(crate) struct Made {
     pub(crate) headers: Option<TcpListener>,
 }
 
+/// The addresses of a group of names that were permitted before others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Earlier {
+    Kept,
+    /// There was no room for all.
+    Removed,
+}
+
 /// The leases of one daemon on this host.
 #[derive(Debug)]
 pub(crate) struct Leases {
@@ -200,11 +208,14 @@ impl Leases {
         id: LeaseId,
         group: usize,
         addresses: &[(Ipv4Addr, Duration)],
-    ) -> Result<(), NetworkError> {
+    ) -> Result<Earlier, NetworkError> {
         let permit = ruleset::permit(group, addresses);
         let change = namespace::inside(&self.gateway(id)?, || {
             // The set may be full of addresses that were learned earlier.
-            self.commands.nft(&permit).or_else(|_| self.commands.nft(&format!("{}{permit}", ruleset::forget(group))))
+            self.commands.nft(&permit).map(|()| Earlier::Kept).or_else(|_| {
+                let alone = format!("{}{permit}", ruleset::forget(group));
+                self.commands.nft(&alone).map(|()| Earlier::Removed)
+            })
         });
         let fail = |error| failed(format!("permit addresses for network lease {}", id.0), error);
         change.map_err(|error| self.gone_or(id, error))?.map_err(|error| fail(Box::new(error)))

@@ -15,7 +15,7 @@ use tokio::sync::{Mutex as Turn, OwnedRwLockReadGuard, Semaphore};
 use tokio::time::Instant;
 
 use super::message::Address;
-use crate::lease::Leases;
+use crate::lease::{Earlier, Leases};
 use crate::policy::Policy;
 
 /// The minimum time for which an address is permitted, whatever its TTL: many names change their
@@ -62,9 +62,14 @@ impl Rules {
         unknown
     }
 
-    fn learned(&self, group: usize, addresses: &[(Ipv4Addr, Duration)]) {
+    fn learned(&self, group: usize, addresses: &[(Ipv4Addr, Duration)], earlier: Earlier) {
         let now = Instant::now();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        match earlier {
+            Earlier::Kept => {}
+            // Replies with them permit them again.
+            Earlier::Removed => known.retain(|(other, _), _| *other != group),
+        }
         if known.len() + addresses.len() > KNOWN_MAX {
             known.clear();
         }
@@ -108,9 +113,7 @@ impl Learner {
         let (leases, lease) = (Arc::clone(&self.leases), self.lease);
         let permitting = tokio::task::spawn_blocking(move || {
             let permitted = leases.permit(lease, group, &unknown);
-            if permitted.is_ok() {
-                rules.learned(group, &unknown);
-            }
+            let permitted = permitted.map(|earlier| rules.learned(group, &unknown, earlier));
             drop((rules, command));
             permitted
         });
@@ -134,11 +137,25 @@ mod tests {
         let found = rules.unknown(0, &[address(1, 0), address(2, 3600), address(3, u32::MAX), address(1, 400)]);
         let times: Vec<u64> = found.iter().map(|(_, time)| time.as_secs()).collect();
         assert_eq!(times, [460, 3660, 86_460]);
-        rules.learned(0, &found);
+        rules.learned(0, &found, Earlier::Kept);
         assert_eq!(rules.unknown(0, &[address(1, 0), address(2, 3600)]), []);
         tokio::time::advance(Duration::from_secs(1900)).await;
         let again: Vec<_> = rules.unknown(0, &[address(1, 0), address(2, 3600), address(3, u32::MAX)]);
         assert_eq!(again.iter().map(|(address, _)| address.octets()[3]).collect::<Vec<_>>(), [1, 2]);
+    }
+
+    #[test]
+    fn addresses_that_a_full_set_had_to_give_up_are_permitted_again() {
+        let rules = Rules::new(Policy::nothing());
+        for (group, last) in [(0, 1), (1, 2)] {
+            rules.learned(group, &rules.unknown(group, &[address(last, 3600)]), Earlier::Kept);
+        }
+        rules.learned(0, &rules.unknown(0, &[address(3, 3600)]), Earlier::Removed);
+        let unknown = |group| {
+            let found = rules.unknown(group, &[1, 2, 3].map(|last| address(last, 3600)));
+            found.iter().map(|(address, _)| address.octets()[3]).collect::<Vec<_>>()
+        };
+        assert_eq!((unknown(0), unknown(1)), (vec![1, 2], vec![1, 3]));
     }
 
     #[test]
@@ -152,7 +169,7 @@ mod tests {
     fn what_is_known_stays_bounded() {
         let rules = Rules::new(Policy::nothing());
         for number in 0..10_000_u32 {
-            rules.learned(0, &[(Ipv4Addr::from(number), LEAST)]);
+            rules.learned(0, &[(Ipv4Addr::from(number), LEAST)], Earlier::Kept);
         }
         assert!(rules.known.lock().unwrap().len() <= KNOWN_MAX);
     }
