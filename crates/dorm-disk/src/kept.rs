@@ -84,8 +84,8 @@ impl KeptDisk {
             }
             _ => {}
         }
-        let device = match loop_device::behind(&image) {
-            Some(number) => LoopDevice::numbered(number)?,
+        let device = match LoopDevice::attached_to(&image)? {
+            Some(device) => device,
             None => LoopDevice::attach(&image)?,
         };
         let flags = MountFlags::NOATIME | MountFlags::NODEV | MountFlags::NOSUID;

@@ -5,6 +5,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -19,6 +20,7 @@ const MAJOR: u32 = 7;
 
 const LOOP_CTL_GET_FREE: u64 = 0x4C82;
 const LOOP_CONFIGURE: u64 = 0x4C0A;
+const LOOP_GET_STATUS64: u64 = 0x4C05;
 const LOOP_SET_CAPACITY: u64 = 0x4C07;
 const LOOP_SET_DIRECT_IO: u64 = 0x4C08;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
@@ -40,6 +42,24 @@ struct LoopInfo {
     crypt_name: [u8; 64],
     encrypt_key: [u8; 32],
     init: [u64; 2],
+}
+
+impl LoopInfo {
+    const EMPTY: Self = Self {
+        device: 0,
+        inode: 0,
+        rdevice: 0,
+        offset: 0,
+        sizelimit: 0,
+        number: 0,
+        encrypt_type: 0,
+        encrypt_key_size: 0,
+        flags: 0,
+        file_name: [0; 64],
+        crypt_name: [0; 64],
+        encrypt_key: [0; 32],
+        init: [0; 2],
+    };
 }
 
 /// `struct loop_config` of the kernel.
@@ -85,6 +105,31 @@ impl LoopDevice {
                 Err(source) => return Err(DiskError::file("attach the disk of", image, source)),
             }
         }
+    }
+
+    /// Opens the device that is attached to the file `image`, if there is one. Paths do not tell:
+    /// the file may have several, through bind mounts or a second mount of its file system.
+    pub(super) fn attached_to(image: &Path) -> Result<Option<Self>, DiskError> {
+        let facts = fs::metadata(image).map_err(|source| DiskError::file("read the metadata of", image, source))?;
+        for number in all().map(|(number, _)| number) {
+            let path = PathBuf::from(format!("/dev/loop{number}"));
+            make_node(&path, number)?;
+            // Closing a device that was open for writing makes udev examine it.
+            let found = File::open(&path).map(OwnedFd::from).and_then(|open| Ok((status(&open)?, open)));
+            match found {
+                Ok((status, kept)) if (status.device, status.inode) == (facts.dev(), facts.ino()) => {
+                    let device = Self::numbered(number);
+                    // Until here the open descriptor has kept the device from being detached and
+                    // attached to another file.
+                    drop(kept);
+                    return device.map(Some);
+                }
+                Ok(_) => {}
+                Err(error) if is_unattached(&error) => {}
+                Err(source) => return Err(DiskError::file("read the state of", &path, source)),
+            }
+        }
+        Ok(None)
     }
 
     /// Opens the device with this number.
@@ -162,30 +207,28 @@ fn configure(device: &OwnedFd, backing: &File, image: &Path) -> io::Result<()> {
     // Only for people who list devices: the end of the path is the most informative.
     let text = text.get(text.len().saturating_sub(file_name.len() - 1)..).unwrap_or_default();
     file_name.iter_mut().zip(text).for_each(|(to, from)| *to = *from);
-    let info = LoopInfo {
-        device: 0,
-        inode: 0,
-        rdevice: 0,
-        offset: 0,
-        sizelimit: 0,
-        number: 0,
-        encrypt_type: 0,
-        encrypt_key_size: 0,
-        flags: LO_FLAGS_AUTOCLEAR,
-        file_name,
-        crypt_name: [0; 64],
-        encrypt_key: [0; 32],
-        init: [0; 2],
-    };
+    let info = LoopInfo { flags: LO_FLAGS_AUTOCLEAR, file_name, ..LoopInfo::EMPTY };
     let fd = u32::try_from(backing.as_raw_fd()).map_err(io::Error::other)?;
     let config = LoopConfig { fd, block_size: 4096, info, reserved: [0; 8] };
     call(device, LOOP_CONFIGURE, std::ptr::from_ref(&config) as usize).map(drop)
 }
 
+/// Returns the state of an attached device, with the identity of its file.
+fn status(device: &OwnedFd) -> io::Result<LoopInfo> {
+    let mut info = LoopInfo::EMPTY;
+    call(device, LOOP_GET_STATUS64, std::ptr::from_mut(&mut info) as usize)?;
+    Ok(info)
+}
+
+/// Whether the error says that a device was detached since it was listed.
+fn is_unattached(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENXIO | libc::ENODEV | libc::ENOENT))
+}
+
 /// Makes one of the calls above. Returns the number of a device, if the call does.
 fn call(device: &OwnedFd, request: u64, argument: usize) -> io::Result<u32> {
-    // SAFETY: the requests used here take nothing, or a pointer to a `LoopConfig`, which outlives
-    // the call and is only read; the descriptor is open.
+    // SAFETY: the requests used here take nothing, a pointer to a `LoopConfig`, which is only read,
+    // or one to a `LoopInfo`, which is only written; both outlive the call. The descriptor is open.
     #[allow(unsafe_code)]
     let answer = unsafe { libc::ioctl(device.as_raw_fd(), request as _, argument) };
     u32::try_from(answer).map_err(|_| io::Error::last_os_error())
@@ -194,15 +237,8 @@ fn call(device: &OwnedFd, request: u64, argument: usize) -> io::Result<u32> {
 /// Returns the number of the loop device that contains the file system of `mounted`, or `None` for
 /// another kind of device.
 pub(super) fn number_below(mounted: &Path) -> io::Result<Option<u32>> {
-    use std::os::unix::fs::MetadataExt as _;
     let device = fs::metadata(mounted)?.dev();
     Ok((rustix::fs::major(device) == MAJOR).then(|| rustix::fs::minor(device)))
-}
-
-/// Returns the number of the device that is attached to `image`, if there is one.
-pub(super) fn behind(image: &Path) -> Option<u32> {
-    let image = fs::canonicalize(image).ok()?;
-    all().find_map(|(number, file)| (file == image).then_some(number))
 }
 
 /// Returns the numbers of the devices that are attached to files below `directory`.

@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use dorm_disk::{Disk, DiskError};
+use dorm_disk::{Disk, DiskError, KeptDisk};
 use dorm_guest_ids::GuestIds;
+use rustix::mount::{MountPropagationFlags, UnmountFlags};
 
 const MIB: u64 = 1 << 20;
 
@@ -60,6 +61,14 @@ impl Place {
             }
         }
         left
+    }
+
+    /// The number of loop devices whose file is in this place, by whatever path, and has this inode.
+    fn devices_of(&self, inode: u64) -> usize {
+        let devices = fs::read_dir("/sys/block").unwrap().flatten();
+        let files = devices.filter_map(|device| fs::read_to_string(device.path().join("loop/backing_file")).ok());
+        let inodes = files.filter(|file| file.contains(self.top.to_str().unwrap()));
+        inodes.filter(|file| fs::metadata(file.trim_end()).is_ok_and(|facts| facts.ino() == inode)).count()
     }
 
     fn wait_until_nothing_is_left(&self) {
@@ -241,6 +250,45 @@ fn a_disk_grows_while_it_is_in_use_and_never_shrinks() {
     }
     fs::write(disk.path().join("after"), "still works").unwrap();
     drop(kept);
+    disk.remove().unwrap();
+    place.wait_until_nothing_is_left();
+}
+
+/// A second mount of a directory, which is removed even if the test fails.
+struct Bound(PathBuf);
+
+impl Bound {
+    fn new(from: &Path, to: PathBuf) -> Self {
+        fs::create_dir(&to).unwrap();
+        rustix::mount::mount_bind(from, &to).unwrap();
+        let bound = Self(to);
+        // Mounts below one path do not appear below the other.
+        rustix::mount::mount_change(&bound.0, MountPropagationFlags::PRIVATE).unwrap();
+        bound
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(&self.0, UnmountFlags::DETACH);
+    }
+}
+
+#[test]
+fn a_kept_disk_that_is_reached_by_two_paths_has_one_device() {
+    let Some(place) = Place::new() else { return };
+    let disk = KeptDisk::make(&place.dir("volume"), GuestIds::DEFAULT, 32 * MIB).unwrap();
+    disk.mount().unwrap();
+    fs::write(disk.path().join("note"), "one file system").unwrap();
+    let bound = Bound::new(&place.top, place.dir("bound"));
+    let again = KeptDisk::at(&bound.0.join("volume"));
+    again.mount().unwrap();
+    let inode = fs::metadata(place.dir("volume/disk.img")).unwrap().ino();
+    assert_eq!(place.devices_of(inode), 1);
+    assert_eq!(fs::read_to_string(again.path().join("note")).unwrap(), "one file system");
+    again.unmount().unwrap();
+    drop(bound);
+    fs::remove_dir(place.dir("bound")).unwrap();
     disk.remove().unwrap();
     place.wait_until_nothing_is_left();
 }
