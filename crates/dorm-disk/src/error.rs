@@ -51,6 +51,9 @@ pub enum DiskError {
     /// The directory contains no disk, or one without a size limit.
     #[error("there is no size-limited disk in {}", .0.display())]
     NoDisk(PathBuf),
+    /// The disk has lost writes, now or earlier.
+    #[error("it has lost writes: {0}")]
+    LostWrites(String),
     /// The size is too small.
     #[error("a disk of {asked} bytes is too small: the minimum is {least} bytes")]
     TooSmall {

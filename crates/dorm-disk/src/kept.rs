@@ -2,8 +2,9 @@
 //! its own.
 //!
 //! ```text
-//! dir/disk.img   the file
-//! dir/mnt        its mount point
+//! dir/disk.img      the file
+//! dir/mnt           its mount point
+//! dir/lost-writes   exists if it has lost writes
 //! ```
 //!
 //! The file must never be mounted through two devices at once, which would destroy it. While the
@@ -52,6 +53,10 @@ impl KeptDisk {
         fs::set_permissions(disk.path(), std::os::unix::fs::PermissionsExt::from_mode(0o700))
             .map_err(|source| DiskError::file("protect", &disk.path(), source))?;
         Ok(disk)
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        &self.0.dir
     }
 
     pub(crate) fn image(&self) -> PathBuf {

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::StatVfsMountFlags;
 
-use crate::{Disk, DiskError, KeptDisk, loop_device};
+use crate::{Disk, DiskError, loop_device};
 
 /// The losses that a file system reports.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -75,31 +75,8 @@ impl Disk {
     }
 }
 
-impl KeptDisk {
-    /// Writes all cached data of the mounted disk to the host's disk, through every cache. A disk
-    /// that is not mounted has nothing to write.
-    ///
-    /// # Errors
-    /// When any data was lost, including data written earlier. Each lost write is reported once.
-    pub fn sync(&self) -> Result<(), DiskError> {
-        if !self.is_mounted()? {
-            return Ok(());
-        }
-        let path = self.path();
-        let wrong = |source: io::Error| DiskError::file("write the cached data of", &path, source);
-        let top = File::open(&path).map_err(wrong)?;
-        rustix::fs::syncfs(&top).map_err(|error| wrong(error.into()))?;
-        if let Some(lost) = file_system(&path)? {
-            return Err(wrong(io::Error::other(lost.to_string())));
-        }
-        // The file system flushes its device only if it has a journal entry to make durable.
-        let image = self.image();
-        let wrong = |source| DiskError::file("sync", &image, source);
-        File::open(&image).and_then(|image| image.sync_all()).map_err(wrong)
-    }
-}
-
-fn file_system(mounted: &Path) -> Result<Option<LostWrites>, DiskError> {
+/// Returns what a mounted file system itself reports.
+pub(crate) fn file_system(mounted: &Path) -> Result<Option<LostWrites>, DiskError> {
     let facts =
         rustix::fs::statvfs(mounted).map_err(|error| DiskError::file("read the metadata of", mounted, error.into()))?;
     if facts.f_flag.contains(StatVfsMountFlags::RDONLY) {

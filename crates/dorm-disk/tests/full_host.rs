@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use dorm_disk::{Disk, KeptDisk, LostWrites, Reserve, bound_unwritten};
+use dorm_disk::{Disk, DiskError, KeptDisk, LostWrites, Reserve, bound_unwritten};
 use dorm_guest_ids::GuestIds;
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 use rustix::mount::{UnmountFlags, unmount};
@@ -116,9 +116,37 @@ fn a_volume_that_lost_writes_cannot_be_synced() {
     disk.sync().unwrap();
     host.fill();
     file.write_all(&vec![8; 16 << 20]).unwrap();
-    assert!(disk.sync().is_err());
+    assert!(matches!(disk.sync(), Err(DiskError::LostWrites(_))));
     drop(file);
     fs::remove_file(host.path().join("ballast")).unwrap();
+    // The kernel has forgotten it.
+    for _ in 0..2 {
+        assert!(matches!(disk.sync(), Err(DiskError::LostWrites(_))));
+    }
+    disk.unmount().unwrap();
+    assert!(disk.sync().is_err() && disk.recorded_loss().unwrap().is_some());
+    disk.mount().unwrap();
+    assert!(disk.sync().is_err());
+    disk.remove().unwrap();
+    assert_eq!(disk.recorded_loss().unwrap(), None);
+}
+
+#[test]
+fn a_lost_write_that_another_program_was_told_of_is_found() {
+    let Some(host) = SmallHost::new(96) else { return };
+    let disk = KeptDisk::make(&host.path().join("volume"), GuestIds::DEFAULT, 256 * MIB).unwrap();
+    assert!(disk.open().unwrap().is_none(), "it is not mounted");
+    disk.mount().unwrap();
+    let open = disk.open().unwrap().unwrap();
+    open.sync().unwrap();
+    host.fill();
+    let mut file = File::create(disk.path().join("file")).unwrap();
+    file.write_all(&vec![8; 16 << 20]).unwrap();
+    assert!(rustix::fs::syncfs(File::open(disk.path()).unwrap()).is_err());
+    fs::remove_file(host.path().join("ballast")).unwrap();
+    rustix::fs::syncfs(File::open(disk.path()).unwrap()).unwrap();
+    assert!(matches!(open.sync(), Err(DiskError::LostWrites(_))));
+    drop((file, open));
     disk.remove().unwrap();
 }
 

@@ -32,6 +32,16 @@ pub enum VolumeError {
         #[source]
         source: DiskError,
     },
+    /// Data that was written to the volume is lost, now or earlier.
+    #[error(
+        "volume {id} has lost writes: {cause}. Files in it may be damaged: copy what you need out of it, detach it, and delete it"
+    )]
+    LostWrites {
+        /// The volume.
+        id: VolumeId,
+        /// The cause.
+        cause: String,
+    },
     /// A path in the volume cannot be used.
     #[error("cannot {operation} '{path}' in volume {id}")]
     Path {
@@ -79,7 +89,12 @@ impl VolumeError {
     pub fn path_kind(&self) -> Option<io::ErrorKind> {
         match self {
             Self::Path { source, .. } => Some(source.kind()),
-            Self::Gone { .. } | Self::Exists(_) | Self::Disk { .. } | Self::TooMany { .. } | Self::Host { .. } => None,
+            Self::Gone { .. }
+            | Self::Exists(_)
+            | Self::Disk { .. }
+            | Self::LostWrites { .. }
+            | Self::TooMany { .. }
+            | Self::Host { .. } => None,
         }
     }
 }

@@ -3,11 +3,12 @@
 //! The files of volumes: storage that outlives sandboxes, each volume with a size limit.
 //!
 //! ```text
-//! volumes/<id>/disk.img   a file system of the volume's size
-//!              mnt        its mount point, as long as a run may use it
-//!              plain      the content instead, on a host that cannot limit sizes
-//!              guest-ids  the host IDs with which it was created; they are changed when it is mounted with others
-//! volumes/.new-<id>       a volume that is being created
+//! volumes/<id>/disk.img     a file system of the volume's size
+//!              mnt          its mount point, as long as a run may use it
+//!              plain        the content instead, on a host that cannot limit sizes
+//!              lost-writes  exists if the disk has lost writes
+//!              guest-ids    the host IDs with which it was created; they are changed when it is mounted with others
+//! volumes/.new-<id>         a volume that is being created
 //! ```
 //!
 //! This crate does not know sandboxes or leases: the caller, which keeps the records, says what to
@@ -27,7 +28,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use dorm_disk::{DiskError, KeptDisk};
+use dorm_disk::{DiskError, KeptDisk, OpenDisk};
 use dorm_guest_ids::GuestIds;
 use dorm_lifecycle::{SubPath, VolumeId};
 use dorm_steps::AnySteps;
@@ -89,6 +90,16 @@ struct Inner {
     /// The same for work on the entries of a mounted volume, which can take long: it is taken
     /// before `at_work`, which is not held meanwhile.
     content: std::sync::Mutex<BTreeMap<VolumeId, Arc<Mutex<()>>>>,
+    /// The descriptors through which volumes are synced, opened before anything is written: a
+    /// failed write that another program has been told of is still reported to these.
+    open: std::sync::Mutex<BTreeMap<VolumeId, Arc<Opened>>>,
+}
+
+/// The descriptors of a volume that may be written to.
+#[derive(Debug)]
+enum Opened {
+    Disk(OpenDisk),
+    Plain(fs::File),
 }
 
 /// The top of a mounted volume, which stays mounted as long as this exists.
@@ -151,6 +162,7 @@ impl Volumes {
             at_work: std::sync::Mutex::default(),
             syncing: std::sync::Mutex::default(),
             content: std::sync::Mutex::default(),
+            open: std::sync::Mutex::default(),
         }))
     }
 
@@ -406,8 +418,36 @@ impl Inner {
                 disk.path()
             }
         };
+        self.open(id)?;
         self.own(id, &path)?;
         Ok(path)
+    }
+
+    /// Returns the descriptors of a volume, which are opened if necessary, or `None` if it is not
+    /// mounted.
+    fn open(&self, id: &VolumeId) -> Result<Option<Arc<Opened>>, VolumeError> {
+        let content = self.content(id)?;
+        if let Some(opened) = self.opened().get(id) {
+            return Ok(Some(opened.clone()));
+        }
+        let opened = match content {
+            Content::Disk(disk) => disk.open().map_err(|error| lost_or("open", id, error))?.map(Opened::Disk),
+            Content::Plain(path) => {
+                let top = fs::File::open(&path).map_err(|source| VolumeError::host("open", &path, source))?;
+                Some(Opened::Plain(top))
+            }
+        };
+        Ok(opened.map(|opened| self.opened().entry(id.clone()).or_insert_with(|| Arc::new(opened)).clone()))
+    }
+
+    fn close(&self, id: &VolumeId) {
+        let closed = self.opened().remove(id);
+        // Closing may wait for the disk, and not with the lock.
+        drop(closed);
+    }
+
+    fn opened(&self) -> std::sync::MutexGuard<'_, BTreeMap<VolumeId, Arc<Opened>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn open_top(&self, id: &VolumeId) -> Result<Top, VolumeError> {
@@ -435,20 +475,31 @@ impl Inner {
     }
 
     fn sync(&self, id: &VolumeId) -> Result<(), VolumeError> {
-        match self.content(id)? {
-            Content::Disk(disk) => {
-                disk.sync().map_err(|source| VolumeError::Disk { operation: "sync", id: id.clone(), source })?;
-            }
-            Content::Plain(path) => {
-                let synced = fs::File::open(&path).and_then(|top| Ok(rustix::fs::syncfs(top)?));
-                synced.map_err(|source| VolumeError::host("sync", &path, source))?;
-            }
-        }
+        self.write_back(id)?;
         self.reach("volume: synced")
+    }
+
+    fn write_back(&self, id: &VolumeId) -> Result<(), VolumeError> {
+        if let Some(cause) = self.recorded_loss(id)? {
+            return Err(VolumeError::LostWrites { id: id.clone(), cause });
+        }
+        match self.open(id)?.as_deref() {
+            Some(Opened::Disk(disk)) => disk.sync().map_err(|error| lost_or("sync", id, error)),
+            Some(Opened::Plain(top)) => {
+                let synced = rustix::fs::syncfs(top);
+                synced.map_err(|error| VolumeError::host("sync", &self.home(id), error.into()))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn recorded_loss(&self, id: &VolumeId) -> Result<Option<String>, VolumeError> {
+        self.disk(id).recorded_loss().map_err(|error| lost_or("read the state of", id, error))
     }
 
     /// Returns the mounted volumes that are not in `keep`.
     fn idle(&self, keep: &BTreeSet<VolumeId>) -> Vec<VolumeId> {
+        self.opened().retain(|id, opened| keep.contains(id) || matches!(**opened, Opened::Disk(_)));
         let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten();
         let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<VolumeId>().ok());
         let idle = ids.filter(|id| !keep.contains(id));
@@ -457,6 +508,11 @@ impl Inner {
 
     /// Unmounts a volume. Returns whether it is unmounted now.
     fn unmount(&self, id: &VolumeId) -> bool {
+        // Unmounting writes the cached data too, but does not say if it is lost.
+        if let Err(error) = self.write_back(id) {
+            tracing::debug!(%id, error = %chain(&error), "cannot sync an unused volume");
+        }
+        self.close(id);
         let unmounted = self.disk(id).unmount();
         let unmounted = unmounted.map_err(|source| VolumeError::Disk { operation: "unmount", id: id.clone(), source });
         let unmounted = unmounted.and_then(|()| self.reach("volume: unmounted"));
@@ -467,6 +523,7 @@ impl Inner {
     }
 
     fn remove(&self, id: &VolumeId) -> Result<(), VolumeError> {
+        self.close(id);
         remove_draft(id, &self.directory.join(format!("{NEW}{id}")))?;
         remove_draft(id, &self.home(id))?;
         self.reach("volume: removed")?;
@@ -479,6 +536,9 @@ impl Inner {
     fn health(&self, id: &VolumeId) -> Result<Health, VolumeError> {
         let wrong = |source| VolumeError::Disk { operation: "read the state of", id: id.clone(), source };
         let Content::Disk(disk) = self.content(id)? else { return Ok(Health::Idle) };
+        if let Some(cause) = self.recorded_loss(id)? {
+            return Ok(Health::Broken(VolumeError::LostWrites { id: id.clone(), cause }.to_string()));
+        }
         if !disk.is_mounted().map_err(wrong)? {
             return Ok(Health::Idle);
         }
@@ -491,6 +551,13 @@ impl Inner {
 enum Content {
     Disk(KeptDisk),
     Plain(PathBuf),
+}
+
+fn lost_or(operation: &'static str, id: &VolumeId, error: DiskError) -> VolumeError {
+    match error {
+        DiskError::LostWrites(cause) => VolumeError::LostWrites { id: id.clone(), cause },
+        source => VolumeError::Disk { operation, id: id.clone(), source },
+    }
 }
 
 fn remove_draft(id: &VolumeId, home: &Path) -> Result<(), VolumeError> {

@@ -120,6 +120,32 @@ async fn a_limited_volume_is_full_when_it_is_full_and_keeps_its_content_unmounte
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
 }
 
+#[tokio::test]
+async fn a_volume_that_has_lost_writes_is_broken_until_it_is_removed() {
+    if let Err(error) = dorm_disk::Disk::probe() {
+        dorm_skip::skip(chain(&error));
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let volumes = Volumes::new(place.path(), Limiting::WherePossible);
+    volumes.make(&id(1), 32 << 20, TopMode::Root).await.unwrap();
+    put(&volumes, "kept", "kept").await.unwrap();
+    volumes.sync(&id(1)).await.unwrap();
+    // As a sync leaves it, or an unmounting: see the tests of `dorm-disk`.
+    fs::write(place.path().join(id(1).as_str()).join("lost-writes"), "the host's disk was full").unwrap();
+    for _ in 0..2 {
+        let error = volumes.sync(&id(1)).await.unwrap_err();
+        assert!(matches!(&error, VolumeError::LostWrites { cause, .. } if cause == "the host's disk was full"));
+        assert!(matches!(volumes.health(&id(1)).await, Health::Broken(why) if why.contains("has lost writes")));
+        assert_eq!(get(&volumes, "kept").await.unwrap(), "kept", "its files can be copied");
+        assert_eq!(volumes.settle(BTreeSet::new()).await, 0);
+    }
+    volumes.remove(&id(1)).await.unwrap();
+    volumes.make(&id(1), 32 << 20, TopMode::Root).await.unwrap();
+    assert_eq!(volumes.health(&id(1)).await, Health::Idle);
+    volumes.remove(&id(1)).await.unwrap();
+}
+
 /// Records what is reported as durable.
 #[derive(Debug, Default)]
 struct Durable(std::sync::Mutex<BTreeSet<PathBuf>>);
