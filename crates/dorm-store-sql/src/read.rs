@@ -314,6 +314,8 @@ pub(crate) async fn living_and_unreadable(
     found.extend(unreadable_of(rows, build_of));
     let rows: Vec<DocumentRow> = sqlx::query_as(TEMPLATES).fetch_all(&mut *connection).await.map_err(wrong)?;
     found.extend(unreadable_of(rows, template_of));
+    let rows: Vec<DocumentRow> = sqlx::query_as(ENVIRONMENTS).fetch_all(&mut *connection).await.map_err(wrong)?;
+    found.extend(unreadable_of(rows, environment_of));
     let rows: Vec<DocumentRow> = sqlx::query_as(PROJECTS).fetch_all(&mut *connection).await.map_err(wrong)?;
     found.extend(unreadable_of(rows, project_of));
     let rows: Vec<DocumentRow> = sqlx::query_as(API_KEYS).fetch_all(&mut *connection).await.map_err(wrong)?;

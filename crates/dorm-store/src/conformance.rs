@@ -207,6 +207,7 @@ pub async fn keeps_unreadable_rows(
     }
     run_spoiling!(
         the_other_rows_are_listed,
+        a_row_of_each_kind_is_reported,
         a_look_up_names_the_row,
         its_name_stays_taken,
         the_name_of_a_snapshot_stays_taken,

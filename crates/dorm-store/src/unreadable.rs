@@ -98,6 +98,26 @@ impl RowKind {
             | Self::Event => false,
         }
     }
+
+    /// Whether a record of this kind can be the only one that needs a snapshot or an image.
+    pub const fn may_hold_snapshots(self) -> bool {
+        match self {
+            Self::Sandbox
+            | Self::Operation
+            | Self::Snapshot
+            | Self::Pool
+            | Self::Build
+            | Self::Template
+            | Self::Environment => true,
+            Self::Discard
+            | Self::Webhook
+            | Self::Project
+            | Self::ApiKey
+            | Self::Request
+            | Self::Volume
+            | Self::Event => false,
+        }
+    }
 }
 
 impl fmt::Display for RowKind {
@@ -139,6 +159,11 @@ impl UnreadableRow {
     /// Whether the content contains `id`. If it does not, the record may still need that id.
     pub fn mentions(&self, id: &str) -> bool {
         !id.is_empty() && self.raw.windows(id.len()).any(|part| part == id.as_bytes())
+    }
+
+    /// Whether it may be the record that has this id, or this name.
+    pub fn may_be(&self, kind: RowKind, id: &str, name: &str) -> bool {
+        self.kind == kind && (self.id == id || self.mentions(&format!("\"{name}\"")))
     }
 
     /// Whether it is the record of this sandbox, or may be because its key is damaged.

@@ -68,7 +68,7 @@ impl Service {
         let pools = pools.filter(|pool| !pool.removed && pool.source == of_it);
         held_by.extend(pools.map(|pool| format!("sandbox pool {}", pool.name)));
         held_by.extend(self.shared.build_holders_of_image(image).await?);
-        held_by.extend(self.shared.unreadable().await?.holders());
+        held_by.extend(self.shared.unreadable().await?.holders_of_images());
         self.shared.make_room_to_free().await;
         self.shared.storage.remove_image(image, &held_by).await?;
         self.shared.is_sound(&Stored::Image(image.clone())).await;

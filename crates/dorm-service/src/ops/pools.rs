@@ -6,7 +6,7 @@ use std::time::Duration;
 use dorm_lifecycle::{
     Claim, Command, Denied, Egress, FirstProgram, Initiator, Name, PoolId, PoolMember, PortAccess, Resources, SandboxId,
 };
-use dorm_store::{Change, Made, PoolRecord, PoolSource};
+use dorm_store::{Change, Made, PoolRecord, PoolSource, RowKind};
 use tokio::time::Instant;
 
 use super::create::{CreateFrom, CreateSpec};
@@ -85,6 +85,8 @@ impl Service {
         if self.shared.store.pools().await?.iter().any(taken) {
             return Err(self.bad_pool(&asked.name, "a pool of this name exists"));
         }
+        let id = self.shared.ids().pool();
+        self.shared.unreadable().await?.refuse(RowKind::Pool, id.as_str(), asked.name.as_str())?;
         asked.egress.as_ref().map_or(Ok(()), Egress::check).map_err(dorm_lifecycle::SpecError::from)?;
         let source = match &self.source_named(asked.from).await? {
             CreateFrom::Image(reference) => PoolSource::Image(self.image(reference).await?.digest),
@@ -97,7 +99,7 @@ impl Service {
             }
         };
         let pool = PoolRecord {
-            id: self.shared.ids().pool(),
+            id,
             project: self.project().clone(),
             name: asked.name,
             source,

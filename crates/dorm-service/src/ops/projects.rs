@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use dorm_lifecycle::{ProjectId, SandboxId, Timestamp};
-use dorm_store::{Change, ProjectBudgets, ProjectRecord, SnapshotFilter};
+use dorm_store::{Change, ProjectBudgets, ProjectRecord, RowKind, SnapshotFilter};
 
 use crate::admission::ProjectUse;
 use crate::error::{ProjectProblem, ServiceError};
@@ -217,7 +217,13 @@ impl Service {
         ProjectRecord { id: ProjectId::local(), budgets, created, removed: None, secrets: BTreeMap::new() }
     }
 
+    /// Fails if the record of a project may exist and cannot be read.
+    pub(super) async fn refuse_unreadable(&self, id: &ProjectId) -> Result<(), ServiceError> {
+        Ok(self.shared.unreadable().await?.refuse(RowKind::Project, id.as_str(), id.as_str())?)
+    }
+
     pub(super) async fn write_project(&self, project: ProjectRecord) -> Result<ProjectView, ServiceError> {
+        self.refuse_unreadable(&project.id).await?;
         let change = Change { projects: vec![project.clone()], ..Change::default() };
         self.shared.commit_known(change).await?;
         self.shared.projects.put(project.clone());

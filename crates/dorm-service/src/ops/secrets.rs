@@ -50,7 +50,7 @@ impl Service {
         }
         let Some(key) = &self.shared.settings.secrets_key else { return Err(refuse(NO_KEY).into()) };
         let _turn = self.shared.projects.turn.lock().await;
-        let mut project = self.project_to_write()?;
+        let mut project = self.project_to_write().await?;
         let now = self.shared.now();
         let created = project.secrets.get(name).map_or(now, |secret| secret.created);
         if !project.secrets.contains_key(name) && project.secrets.len() >= SECRETS_MAX {
@@ -104,7 +104,7 @@ impl Service {
 
     async fn remove_secret_now(&self, name: &SecretName) -> Result<(), ServiceError> {
         let _turn = self.shared.projects.turn.lock().await;
-        let mut project = self.project_to_write()?;
+        let mut project = self.project_to_write().await?;
         match project.secrets.remove(name) {
             Some(_) => self.write_project(project).await.map(drop),
             None => Ok(()),
@@ -116,7 +116,8 @@ impl Service {
         Keeper(self.shared.clone())
     }
 
-    fn project_to_write(&self) -> Result<ProjectRecord, ServiceError> {
+    async fn project_to_write(&self) -> Result<ProjectRecord, ServiceError> {
+        self.refuse_unreadable(self.project()).await?;
         let project = self.project_record(self.project())?;
         let created = match project.created == Timestamp::default() {
             true => self.shared.now(),

@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use dorm_lifecycle::{FirstProgram, Resources, TemplateId, TemplateName};
-use dorm_store::{Change, TemplateRecord, TemplateSource, TemplateVersion};
+use dorm_store::{Change, RowKind, TemplateRecord, TemplateSource, TemplateVersion};
 use sha2::{Digest as _, Sha256};
 
 use super::create::{CreateFrom, CreateSpec};
@@ -269,6 +269,7 @@ impl Service {
             return Ok(found);
         }
         let (id, created) = (self.template_id(name), self.shared.now());
+        self.shared.unreadable().await?.refuse(RowKind::Template, id.as_str(), name.as_str())?;
         let project = self.project().clone();
         Ok(TemplateRecord { id, project, name: name.clone(), is_public: false, tags: BTreeMap::new(), created })
     }

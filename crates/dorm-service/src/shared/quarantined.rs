@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dorm_lifecycle::{RunId, SavedStateId, SnapshotKind};
-use dorm_store::{Removal, RowKind, SnapshotRecord, UnreadableRow};
+use dorm_store::{Removal, RowKind, SnapshotRecord, StoreError, UnreadableRow};
 use tokio::time::Instant;
 
 /// The unreadable records at the last check, and the time of that check.
@@ -74,14 +74,29 @@ impl Unreadable {
     }
 
     /// Returns the records that may need a snapshot, as text for people. No layer is based on the
-    /// files of a memory snapshot, so it is needed only if it is mentioned, or if a recorded
-    /// removal deletes it as soon as no record names it.
+    /// files of a memory snapshot, and templates, builds, pools and environments are based on no
+    /// files: a snapshot is needed only if it is mentioned, or if a recorded removal deletes it as
+    /// soon as no record names it.
     pub(crate) fn holders_of(&self, snapshot: &SnapshotRecord) -> Vec<String> {
-        let may_be_stood_on = snapshot.kind == SnapshotKind::Filesystem || snapshot.removal == Removal::WhenFree;
+        let is_due = snapshot.removal == Removal::WhenFree;
         let needs = |row: &&UnreadableRow| {
-            may_be_stood_on || row.mentions(snapshot.id.as_str()) || row.mentions(snapshot.saved_state.as_str())
+            let may_stand_on_it = snapshot.kind == SnapshotKind::Filesystem && row.kind.may_hold_saved_states();
+            let names_it = || row.mentions(snapshot.id.as_str()) || row.mentions(snapshot.saved_state.as_str());
+            row.kind.may_hold_snapshots() && (is_due || may_stand_on_it || names_it())
         };
-        self.holding().filter(needs).map(title).collect()
+        self.0.iter().filter(needs).map(title).collect()
+    }
+
+    /// Returns the records that may need an image, as text for people.
+    pub(crate) fn holders_of_images(&self) -> Vec<String> {
+        self.0.iter().filter(|row| row.kind.may_hold_snapshots()).map(title).collect()
+    }
+
+    /// Refuses to write a record of this kind, id and name if it may be one of these: it would
+    /// replace what cannot be read now.
+    pub(crate) fn refuse(&self, kind: RowKind, id: &str, name: &str) -> Result<(), StoreError> {
+        let unread = self.0.iter().find(|row| row.may_be(kind, id, name));
+        unread.map_or(Ok(()), |row| Err(row.error()))
     }
 
     /// Returns every sandbox among them, as text for people.

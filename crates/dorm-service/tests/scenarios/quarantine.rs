@@ -4,10 +4,15 @@
 use std::fs;
 
 use dorm_engine_fake::{Fault, Moment, Operation};
-use dorm_lifecycle::{Initiator, SandboxId, SavedStateId, SnapshotKind, StateName};
-use dorm_service::{CheckpointSpec, Code, CreateFrom, CreateSpec, Service, ServiceError, Verdict};
-use dorm_store::{Change, RowKind, SandboxFilter, Store as _, StoreError};
+use dorm_lifecycle::{Initiator, ProjectId, SandboxId, SavedStateId, SnapshotKind, StateName};
+use dorm_ports::SecretValue;
+use dorm_service::{
+    CheckpointSpec, Code, CreateFrom, CreateSpec, LostSecrets, PoolSpec, SecretsKey, Service, ServiceError,
+    TemplateSpec, Verdict,
+};
+use dorm_store::{Change, ProjectBudgets, RowKind, SandboxFilter, Store as _, StoreError};
 
+use crate::pools::one_worker;
 use crate::world::{Counter, World, create, eventually, named, state};
 
 fn is_unreadable(error: &ServiceError, id: &str) -> bool {
@@ -202,4 +207,75 @@ async fn a_manifest_or_an_image_that_cannot_be_read_is_refused_by_name_and_hides
     let told: Vec<_> = service.storage().unreadable().await.unwrap().into_iter().map(|(what, _)| what).collect();
     assert_eq!(told, [format!("saved state {image}"), format!("image {other}")]);
     assert!(service.items().await.unwrap().iter().any(|item| item.id == image.as_str()));
+}
+
+fn template(from: CreateFrom) -> TemplateSpec {
+    TemplateSpec {
+        name: "web".parse().unwrap(),
+        tags: vec!["latest".to_owned()],
+        from,
+        resources: None,
+        variables: Default::default(),
+        program: None,
+    }
+}
+
+#[tokio::test]
+async fn an_unreadable_template_keeps_its_snapshot_and_its_name() {
+    let world = World::new().await;
+    let service = world.daemon().await;
+    let id = create(&service, named("source")).await;
+    let snapshot = service.checkpoint(&id, SnapshotKind::Memory).await.unwrap();
+    let put = service.put_template(template(CreateFrom::Snapshot(snapshot.id.clone()))).await.unwrap();
+    service.delete_snapshot_when_free(&snapshot.id).await.unwrap();
+    let base = service.describe(&id).await.unwrap().sandbox.spec.image;
+    service.terminate(&id).await.unwrap();
+    service.stop().await;
+    let record = world.store.templates().await.unwrap().remove(0);
+    world.store.spoil(RowKind::Template, put.id.as_str(), "{\"v\":1,");
+
+    let service = world.daemon().await;
+    let refused = service.delete_snapshot(&snapshot.id).await.unwrap_err();
+    assert!(refused.code() == Code::Conflict && refused.message().contains(put.id.as_str()), "{refused:?}");
+    let refused = service.remove_image(&base).await.unwrap_err();
+    assert!(refused.message().contains(put.id.as_str()), "{refused:?}");
+    let refused = service.put_template(template(CreateFrom::Image("base".to_owned()))).await.unwrap_err();
+    assert!(is_unreadable(&refused, put.id.as_str()), "{refused:?}");
+    service.stop().await;
+
+    world.store.commit(Change { templates: vec![record], ..Change::default() }).await.unwrap();
+    let service = world.daemon().await;
+    assert!(saved_states(&world).contains(&snapshot.saved_state.to_string()));
+    service.remove_template("web", None).await.unwrap();
+    eventually("the snapshot is deleted", || async { service.snapshot(&snapshot.id).await.is_err() }).await;
+    world.is_sound().await;
+}
+
+#[tokio::test]
+async fn an_unreadable_project_or_pool_is_not_replaced() {
+    let mut world = World::new().await;
+    world.settings.secrets_key = Some(SecretsKey::new([1; 32], LostSecrets::Refuse));
+    let service = world.daemon().await;
+    let value = SecretValue::new("correct-horse-battery".to_owned());
+    let (one, two) = ("ONE".parse().unwrap(), "TWO".parse().unwrap());
+    service.set_secret(&one, &value).await.unwrap();
+    let other: ProjectId = "other".parse().unwrap();
+    service.create_project(other.clone(), ProjectBudgets::default()).await.unwrap();
+    let pool = || PoolSpec { ready: 0, ..one_worker() };
+    let made = service.create_pool(pool()).await.unwrap().pool;
+    service.stop().await;
+    world.store.spoil_one_byte(RowKind::Project, "local");
+    world.store.spoil_one_byte(RowKind::Project, "other");
+    world.store.spoil_one_byte(RowKind::Pool, made.id.as_str());
+
+    let service = world.daemon().await;
+    let local = ProjectId::local();
+    assert!(is_unreadable(&service.set_secret(&two, &value).await.unwrap_err(), "local"));
+    assert!(is_unreadable(&service.remove_secret(&one).await.unwrap_err(), "local"));
+    let refused = service.set_project_budgets(&local, ProjectBudgets::default()).await.unwrap_err();
+    assert!(is_unreadable(&refused, "local"), "{refused:?}");
+    let refused = service.create_project(other, ProjectBudgets::default()).await.unwrap_err();
+    assert!(is_unreadable(&refused, "other"), "{refused:?}");
+    assert!(is_unreadable(&service.create_pool(pool()).await.unwrap_err(), made.id.as_str()));
+    assert_eq!(service.unreadable().await.unwrap().len(), 3);
 }

@@ -10,7 +10,7 @@ use crate::{ApiKeyRecord, Change, KeyScope, Store, StoreError};
 
 type Checked = Result<(), StoreError>;
 
-fn key(number: u32, scope: KeyScope) -> ApiKeyRecord {
+pub(super) fn key(number: u32, scope: KeyScope) -> ApiKeyRecord {
     ApiKeyRecord {
         id: ApiKeyId::from_random(bytes(number)),
         project: project("local"),

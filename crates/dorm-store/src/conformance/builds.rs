@@ -14,7 +14,7 @@ use crate::{
 
 type Checked = Result<(), StoreError>;
 
-fn build(number: u32) -> BuildRecord {
+pub(super) fn build(number: u32) -> BuildRecord {
     let plan = BuildPlan {
         recipe: Recipe::Dockerfile { text: format!("FROM base-{number}\n"), arguments: Default::default() },
         context: None,
@@ -47,7 +47,7 @@ fn build(number: u32) -> BuildRecord {
     }
 }
 
-fn template(number: u32) -> TemplateRecord {
+pub(super) fn template(number: u32) -> TemplateRecord {
     let name = format!("space/template_{number}");
     let version = TemplateVersion {
         source: TemplateSource::Snapshot(SnapshotId::from_random(bytes(number))),

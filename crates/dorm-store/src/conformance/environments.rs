@@ -16,7 +16,7 @@ fn key(text: &str) -> Key {
     Key::Own(text.to_owned())
 }
 
-fn environment(number: u32) -> EnvironmentRecord {
+pub(super) fn environment(number: u32) -> EnvironmentRecord {
     EnvironmentRecord {
         id: EnvironmentId::from_random(bytes(number)),
         project: project("local"),

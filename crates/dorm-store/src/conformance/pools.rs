@@ -10,7 +10,7 @@ use crate::{Change, PoolRecord, PoolSource, Store, StoreError};
 
 type Checked = Result<(), StoreError>;
 
-fn pool(number: u32) -> PoolRecord {
+pub(super) fn pool(number: u32) -> PoolRecord {
     let name = format!("pool-{number}");
     PoolRecord {
         id: PoolId::from_random(bytes(number)),

@@ -2,14 +2,17 @@
 
 #![allow(clippy::panic, reason = "checks for tests")]
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dorm_lifecycle::{StateName, WebhookId};
 
 use super::sample::{at, bytes, change_of, event, name, operation, project, put, sandbox, sandbox_id, snapshot};
 use super::snapshots::named;
+use super::{api_keys, builds, environments, pools, volumes};
 use crate::{
-    Change, EventFilter, RowKind, SandboxFilter, SandboxRecord, SnapshotRecord, Store, StoreError, WebhookRecord,
+    Change, EventFilter, KeyScope, ProjectBudgets, ProjectRecord, RowKind, SandboxFilter, SandboxRecord,
+    SnapshotRecord, Store, StoreError, WebhookRecord,
 };
 
 type Checked = Result<(), StoreError>;
@@ -67,6 +70,50 @@ pub(super) async fn the_other_rows_are_listed(store: Arc<dyn Store>, spoil: impl
     let (living, unreadable) = store.living_and_unreadable().await?;
     assert_eq!(living, store.sandboxes(&SandboxFilter::living()).await?);
     assert_eq!(keys(&unreadable), keys(&store.unreadable().await?));
+    Ok(())
+}
+
+/// A row of every kind that is listed. Requests are history: they are only looked up.
+pub(super) async fn a_row_of_each_kind_is_reported(store: Arc<dyn Store>, spoil: impl Spoil) -> Checked {
+    put(&*store, sandbox(1, None, StateName::Suspended)).await?;
+    let local = ProjectRecord {
+        id: project("local"),
+        budgets: ProjectBudgets::default(),
+        created: at(1_000),
+        removed: None,
+        secrets: BTreeMap::new(),
+    };
+    let key = api_keys::key(1, KeyScope::Full);
+    let rows = [
+        (RowKind::Sandbox, sandbox_id(1).to_string()),
+        (RowKind::Operation, operation(1, 1_000).id.to_string()),
+        (RowKind::Snapshot, snapshot(1, 1_000).id.to_string()),
+        (RowKind::Pool, pools::pool(1).id.to_string()),
+        (RowKind::Build, builds::build(1).id.to_string()),
+        (RowKind::Template, builds::template(1).id.to_string()),
+        (RowKind::Environment, environments::environment(1).id.to_string()),
+        (RowKind::Project, local.id.to_string()),
+        (RowKind::ApiKey, key.id.to_string()),
+        (RowKind::Volume, volumes::volume(1).id.to_string()),
+    ];
+    let change = Change {
+        operations: vec![operation(1, 1_000)],
+        snapshots: vec![snapshot(1, 1_000)],
+        pools: vec![pools::pool(1)],
+        builds: vec![builds::build(1)],
+        templates: vec![builds::template(1)],
+        environments: vec![environments::environment(1)],
+        projects: vec![local],
+        api_keys: vec![key],
+        volumes: vec![volumes::volume(1)],
+        ..Change::default()
+    };
+    store.commit(change).await?;
+    for (kind, id) in &rows {
+        spoil(*kind, id).await;
+    }
+    assert_eq!(keys(&store.unreadable().await?), rows);
+    assert_eq!(keys(&store.living_and_unreadable().await?.1), rows);
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use crate::{Change, Store, StoreError, VolumeRecord, VolumeStatus};
 
 type Checked = Result<(), StoreError>;
 
-fn volume(number: u32) -> VolumeRecord {
+pub(super) fn volume(number: u32) -> VolumeRecord {
     VolumeRecord {
         id: VolumeId::from_random(bytes(number)),
         project: project("local"),
