@@ -49,6 +49,9 @@ struct Special {
 /// # Errors
 /// When the host refuses.
 pub fn change_owners(root: &Path, journal: &Path, from: GuestIds, to: GuestIds) -> Result<u64, DiskError> {
+    // Opened before the first change: the kernel reports a failed write to each descriptor that was
+    // open then.
+    let top = File::open(root).map_err(|error| DiskError::file("open", root, error))?;
     let begun = match read(journal)? {
         Some(mut begun) if !begun.ranges.contains(&to) => {
             begun.ranges.push(to);
@@ -82,8 +85,7 @@ pub fn change_owners(root: &Path, journal: &Path, from: GuestIds, to: GuestIds) 
         let from = ranges.first().copied().unwrap_or(from);
         give_back(&root.join(path), *mode, capability, from, to)?;
     }
-    let synced = File::open(root).and_then(|top| Ok(rustix::fs::syncfs(top)?));
-    synced.map_err(|error| DiskError::file("sync the file system of", root, error))?;
+    rustix::fs::syncfs(&top).map_err(|error| DiskError::file("sync the file system of", root, error.into()))?;
     Ok(changed)
 }
 

@@ -17,6 +17,8 @@ mod flatten;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod listing;
+#[cfg(test)]
+mod lost_writes_tests;
 mod manifest;
 mod marks;
 #[cfg(test)]

@@ -49,13 +49,19 @@ pub(super) struct Staging<'a> {
     path: PathBuf,
     /// Whether it still has its name: once it is renamed, another process may use the name.
     is_here: bool,
-    /// Held as long as it is being filled.
-    _lock: File,
+    /// The directory, locked as long as it is being filled. It was opened before anything was
+    /// written: the kernel reports a failed write to each descriptor that was open then.
+    opened: File,
 }
 
 impl Staging<'_> {
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Makes everything durable that was written to the file system since this was created.
+    pub(super) fn sync(&self) -> Result<(), StorageError> {
+        rustix::fs::syncfs(&self.opened).map_err(failed("sync the file system of", &self.path))
     }
 }
 
@@ -230,9 +236,7 @@ impl Images {
         disk::let_pass(&staging.path, self.ids.base())?;
         job.report(Stage::Syncing);
         // One call for thousands of small files: syncing each would take minutes on a slow disk.
-        File::open(&staging.path)
-            .and_then(|directory| Ok(rustix::fs::syncfs(directory)?))
-            .map_err(failed("sync the file system of", &staging.path))?;
+        staging.sync()?;
         self.steps.reach(Step::ImageSynced)?;
         if !contents.layers.is_empty() {
             self.publish_layers(&mut contents.layers)?;
@@ -245,7 +249,7 @@ impl Images {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 match self.give(&digest, &held).and_then(|()| self.sound(&digest)) {
                     Ok(_) => {}
-                    Err(StorageError::DamagedImage { .. }) => self.mend(&digest, &staging.path)?,
+                    Err(StorageError::DamagedImage { .. }) => self.mend(&digest, &staging)?,
                     Err(error) => return Err(error),
                 }
             }
@@ -274,7 +278,7 @@ impl Images {
     /// Creates an empty staging directory, after removing the remains of interrupted imports.
     pub(super) fn stage(&self) -> Result<Staging<'_>, StorageError> {
         let (path, lock) = self.claim()?;
-        Ok(Staging { images: self, path, is_here: true, _lock: lock })
+        Ok(Staging { images: self, path, is_here: true, opened: lock })
     }
 
     /// Creates a directory that belongs to this process as long as it holds the lock.

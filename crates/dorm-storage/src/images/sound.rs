@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use dorm_guest_ids::{GuestIds, RECORD};
 use dorm_lifecycle::Digest;
 
+use super::import::Staging;
 use super::listing::{self, Damage, NAMED_MAX};
 use super::{ABOUT, FILES, Image, Images, ROOTFS, in_rootfs};
 use crate::disk;
@@ -174,9 +175,10 @@ impl Images {
         Ok(listing)
     }
 
-    /// Repairs a damaged image from `from`, the directory of the same image that was just imported.
+    /// Repairs a damaged image from `made`, the directory of the same image that was just imported.
     /// Intact files stay in place, so users of the image only see that damaged files become intact.
-    pub(super) fn mend(&self, digest: &Digest, from: &Path) -> Result<(), StorageError> {
+    pub(super) fn mend(&self, digest: &Digest, made: &Staging<'_>) -> Result<(), StorageError> {
+        let from = made.path();
         let (old_root, new_root) = (self.path(digest).join(ROOTFS), from.join(ROOTFS));
         let mut old = BTreeMap::new();
         let mut take = |path: &Path, print: &str| {
@@ -227,9 +229,7 @@ impl Images {
             let target = self.path(digest).join(name);
             fs::rename(from.join(name), &target).map_err(failed("mend", &target))?;
         }
-        fs::File::open(&old_root)
-            .and_then(|directory| Ok(rustix::fs::syncfs(directory)?))
-            .map_err(failed("sync the file system of", &old_root))?;
+        made.sync()?;
         tracing::warn!(image = %digest, "repaired a damaged image by importing it again");
         self.verify(digest).map(drop)
     }

@@ -12,6 +12,7 @@ use std::thread;
 use dorm_guest_ids::RECORD;
 use dorm_lifecycle::SavedStateId;
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 use super::manifest::{self, is_inside};
 use super::marks::{Mark, Observed};
@@ -49,6 +50,9 @@ pub struct SavedStateDraft {
     saved_states: Arc<SavedStates>,
     id: SavedStateId,
     directory: PathBuf,
+    /// The directory, opened before anything is written: the kernel reports a failed write to each
+    /// descriptor that was open then, whatever other programs have been told.
+    opened: Option<File>,
 }
 
 impl SavedStates {
@@ -69,9 +73,10 @@ impl SavedStates {
             self.check_room(&live, need_bytes)?;
             live.insert(id.clone(), Live { bytes: need_bytes, intent: Intent::Commit });
         }
-        let draft = SavedStateDraft { saved_states: self.clone(), id: id.clone(), directory };
+        let mut draft = SavedStateDraft { saved_states: self.clone(), id: id.clone(), directory, opened: None };
         disk::remove_tree(&draft.directory)?;
         disk::make_directory(&draft.directory).map_err(failed("make the directory", &draft.directory))?;
+        draft.opened = Some(File::open(&draft.directory).map_err(failed("open", &draft.directory))?);
         Ok(draft)
     }
 
@@ -273,9 +278,8 @@ impl SavedStateDraft {
         let files = hashed.into_iter().map(|(file, _)| file).collect();
         disk::write_new(&self.directory.join(RECORD), self.saved_states.ids.to_record().as_bytes(), steps)?;
         // One call for thousands of small files: syncing each would take minutes on a slow disk.
-        File::open(&self.directory)
-            .and_then(|directory| Ok(rustix::fs::syncfs(directory)?))
-            .map_err(failed("sync the file system of", &self.directory))?;
+        let synced = self.opened.as_ref().map_or(Err(Errno::BADF), rustix::fs::syncfs);
+        synced.map_err(failed("sync the file system of", &self.directory))?;
         if steps.in_place() {
             say_durable(&self.directory, steps)?;
         }
