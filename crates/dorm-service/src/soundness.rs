@@ -65,6 +65,7 @@ impl Shared {
                 | StorageError::Damaged { .. }
                 | StorageError::OtherIds { .. }),
             ) => Err(error),
+            Err(error) if error.is_unread() => Err(error),
             Ok(_) | Err(_) => Ok(()),
         }
     }

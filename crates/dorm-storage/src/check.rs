@@ -1,5 +1,7 @@
 //! Lists everything on the disk that can be compared with its recorded hash, and checks one object.
 
+use std::path::Path;
+
 use dorm_lifecycle::{Digest, SavedStateId};
 
 use crate::error::StorageError;
@@ -53,7 +55,7 @@ impl Images {
                 }
                 Ok(Some((bytes, damaged)))
             }
-            Err(error) => Err(error),
+            Err(error) => unread(error, &self.path(digest)).map(|file| Some((bytes, vec![file]))),
         }
     }
 }
@@ -67,7 +69,19 @@ impl SavedStates {
             Err(StorageError::Missing(_)) => Ok(None),
             Err(StorageError::Damaged { .. }) if !self.has(id) => Ok(None),
             Err(StorageError::Damaged { file, what, .. }) => Ok(Some((bytes, vec![DamagedFile { file, what }]))),
-            Err(error) => Err(error),
+            Err(error) => unread(error, &self.path(id, "")).map(|file| Some((bytes, vec![file]))),
+        }
+    }
+}
+
+/// Returns the file below `directory` that the disk cannot read. It is reported like damage, so that
+/// it is seen, and is read again whenever it is needed.
+fn unread(error: StorageError, directory: &Path) -> Result<DamagedFile, StorageError> {
+    match error.unread() {
+        None => Err(error),
+        Some((path, cause)) => {
+            let file = path.strip_prefix(directory).unwrap_or(path).to_owned();
+            Ok(DamagedFile { file, what: format!("cannot be read ({cause})") })
         }
     }
 }

@@ -10,6 +10,7 @@ use dorm_worker::WorkerError;
 use thiserror::Error;
 
 use crate::foreign::Foreign;
+use crate::reread;
 
 /// Why an operation of the storage failed.
 #[derive(Debug, Error)]
@@ -270,6 +271,20 @@ impl StorageError {
     /// Whether the cause is a lack of room on the disk.
     pub fn is_no_room(&self) -> bool {
         matches!(self, Self::NoRoom { .. } | Self::DiskFull { .. } | Self::Reserve { .. })
+    }
+
+    /// Whether the disk failed to read something, twice in a row. This says nothing about the data,
+    /// which may be read another time.
+    pub fn is_unread(&self) -> bool {
+        self.unread().is_some()
+    }
+
+    /// Returns the path that the disk failed to read, and its error.
+    pub(crate) fn unread(&self) -> Option<(&Path, &io::Error)> {
+        match self {
+            Self::Io { path, source, .. } if reread::is_unread(source) => Some((path, source)),
+            _ => None,
+        }
     }
 
     /// For `map_err`: an error that concerns the owners of the files at `path`.

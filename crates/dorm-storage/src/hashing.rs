@@ -14,7 +14,7 @@ use std::thread;
 use blake3::Hasher;
 use blake3::hazmat::{ChainingValue, HasherExt};
 
-use crate::pace;
+use crate::{pace, reread};
 
 /// A power of two, so that every segment is a whole subtree.
 const SEGMENT: u64 = 8 << 20;
@@ -83,7 +83,7 @@ fn update(hasher: &mut Hasher, file: &File, mut offset: u64, bytes: u64, buffer:
     let end = offset + bytes;
     while offset < end {
         let want = usize::try_from(end - offset).unwrap_or(usize::MAX).min(buffer.len());
-        let read = match file.read_at(&mut buffer[..want], offset) {
+        let read = match reread::twice(|| file.read_at(&mut buffer[..want], offset)) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,

@@ -343,7 +343,7 @@ impl Images {
         Ok(tags.iter().map(|(tag, _)| tag.clone()).chain(short).collect())
     }
 
-    fn path(&self, digest: &Digest) -> PathBuf {
+    pub(crate) fn path(&self, digest: &Digest) -> PathBuf {
         self.directory.join(digest.as_str())
     }
 

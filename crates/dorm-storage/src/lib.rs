@@ -45,6 +45,8 @@ mod images;
 #[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see storage")]
 mod pace;
 #[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see storage")]
+mod reread;
+#[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see storage")]
 mod room;
 #[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see storage")]
 mod saved_states;

@@ -154,6 +154,7 @@ impl Images {
                         Ok(_) => Ok(Some(digest)),
                         // It is imported again, which repairs it.
                         Err(StorageError::DamagedImage { .. }) => Ok(None),
+                        Err(error) if error.is_unread() => Ok(None),
                         Err(error) => Err(error),
                     };
                 }
@@ -214,7 +215,7 @@ impl Images {
         let path = staging.path.join(ABOUT);
         let listing = listing::list_into(&staging.path.join(ROOTFS), self.ids, &staging.path.join(FILES))?;
         self.steps.reach(Step::Listed)?;
-        self.check_new(&staging.path, &listing, contents.below.as_ref())?;
+        let listing = self.check_new(&staging.path, listing, contents.below.as_ref())?;
         let digest = match &contents.config {
             Some(config) => config.digest(&listing.digest).map_err(failed("name", &path))?,
             None => listing.digest.clone(),
@@ -250,6 +251,7 @@ impl Images {
                 match self.give(&digest, &held).and_then(|()| self.sound(&digest)) {
                     Ok(_) => {}
                     Err(StorageError::DamagedImage { .. }) => self.mend(&digest, &staging)?,
+                    Err(error) if error.is_unread() => self.mend(&digest, &staging)?,
                     Err(error) => return Err(error),
                 }
             }

@@ -99,8 +99,21 @@ impl Images {
         disk::lock_shared(&self.layers_directory().join(LOCK))
     }
 
-    /// Returns the layer with that content, if it exists and is intact. A damaged one is set aside.
+    /// Returns the layer with that content, if it exists and is intact. A damaged one is set aside,
+    /// and one that the disk cannot read, since the caller has it at hand.
     pub(super) fn layer(&self, diff_id: &str) -> Result<Option<Layer>, StorageError> {
+        match self.stored_layer(diff_id) {
+            Err(error) if error.is_unread() => {
+                tracing::warn!(layer = diff_id, %error, "a layer cannot be read; unpacking it again");
+                self.set_aside(diff_id)?;
+                Ok(None)
+            }
+            found => found,
+        }
+    }
+
+    /// Returns the layer with that content, if it exists and is intact. A damaged one is set aside.
+    fn stored_layer(&self, diff_id: &str) -> Result<Option<Layer>, StorageError> {
         let path = self.layers_directory().join(diff_id);
         let about = path.join(ABOUT);
         let text = match fs::read(&about) {
@@ -113,17 +126,22 @@ impl Images {
         if !self.has_ids(diff_id)? {
             tracing::info!(layer = diff_id, "a layer was unpacked with other host IDs; unpacking it again");
         } else if let Some(about) = sound
-            && listing::list(&tree, self.ids)?.digest.as_str() == about.tree
+            && listing::list(&tree, self.ids)?.complete()?.digest.as_str() == about.tree
         {
             return Ok(Some(Layer { diff_id: diff_id.to_owned(), tree, links: about.links, part: None }));
         } else {
             tracing::warn!(layer = diff_id, "a layer is damaged; unpacking it again");
         }
+        self.set_aside(diff_id)?;
+        Ok(None)
+    }
+
+    fn set_aside(&self, diff_id: &str) -> Result<(), StorageError> {
+        let path = self.layers_directory().join(diff_id);
         let gone = self.layers_directory().join(format!("{GONE}{diff_id}"));
         disk::remove_tree(&gone)?;
         fs::rename(&path, &gone).map_err(failed("set aside", &path))?;
-        disk::remove_tree(&gone)?;
-        Ok(None)
+        disk::remove_tree(&gone)
     }
 
     /// Sets aside the damaged ones of these layers, so that they are fetched and unpacked again.
@@ -133,7 +151,7 @@ impl Images {
             return Ok(());
         }
         let _kept = self.keep_layers()?;
-        diff_ids.iter().try_for_each(|diff_id| self.layer(diff_id).map(drop))
+        diff_ids.iter().try_for_each(|diff_id| self.stored_layer(diff_id).map(drop))
     }
 
     /// Returns the names of the stored layers.
@@ -160,7 +178,7 @@ impl Images {
             return Ok(None);
         }
         let bytes = serde_json::from_slice::<AboutLayer>(&text).map_or(0, |about| about.bytes);
-        Ok(Some((bytes, self.layer(diff_id)?.is_some())))
+        Ok(Some((bytes, self.stored_layer(diff_id)?.is_some())))
     }
 
     /// Returns whether a layer exists, without checking its content.
@@ -249,7 +267,7 @@ pub(super) fn is_diff_id(name: &str) -> bool {
 
 /// Writes the description of a layer beside it.
 fn describe(part: &Path, links: &Links, images: &Images) -> Result<(), StorageError> {
-    let found = listing::list(&part.join(TREE), images.ids)?;
+    let found = listing::list(&part.join(TREE), images.ids)?.complete()?;
     let about = AboutLayer { format: FORMAT, tree: found.digest.to_string(), bytes: found.bytes, links: links.clone() };
     disk::write_new(&part.join(RECORD), images.ids.to_record().as_bytes(), &images.steps)?;
     let path = part.join(ABOUT);

@@ -23,6 +23,7 @@ use dorm_lifecycle::Digest;
 
 use crate::error::{StorageError, failed};
 use crate::hashing::hash_file;
+use crate::reread::is_unread;
 
 const CONTEXT: &str = "Dormouse image listing, version 1";
 
@@ -37,8 +38,27 @@ pub(super) struct Listing {
     pub(super) digest: Digest,
     pub(super) bytes: u64,
     pub(super) files: u64,
-    /// The files that the disk has lost, each with a phrase whose subject it is.
+    /// The files that end before their length, each with a phrase whose subject it is.
     pub(super) lost: Vec<Damage>,
+    /// The first file that the disk could not read, which says nothing about its content. The
+    /// digest is without it.
+    pub(super) unread: Option<Unread>,
+}
+
+/// A file that the disk could not read.
+pub(super) struct Unread {
+    path: PathBuf,
+    error: io::Error,
+}
+
+impl Listing {
+    /// Returns the listing, or an error if a file could not be read.
+    pub(super) fn complete(self) -> Result<Self, StorageError> {
+        match self.unread {
+            None => Ok(self),
+            Some(Unread { path, error }) => Err(failed("read", &path)(error)),
+        }
+    }
 }
 
 /// A file that differs from its original.
@@ -189,6 +209,7 @@ pub(super) fn list_each(root: &Path, ids: GuestIds, each: &mut Each<'_>) -> Resu
         files: 0,
         ids,
         lost: Vec::new(),
+        unread: None,
         each,
     };
     // Depth first, children sorted by name.
@@ -208,7 +229,7 @@ pub(super) fn list_each(root: &Path, ids: GuestIds, each: &mut Each<'_>) -> Resu
     }
     let hex = state.hasher.finalize().to_hex().to_string();
     let digest = hex.parse().map_err(|error| failed("name", root)(io::Error::other(error)))?;
-    Ok(Listing { digest, bytes: state.bytes, files: state.files, lost: state.lost })
+    Ok(Listing { digest, bytes: state.bytes, files: state.files, lost: state.lost, unread: state.unread })
 }
 
 struct State<'a, 'b> {
@@ -219,6 +240,7 @@ struct State<'a, 'b> {
     files: u64,
     ids: GuestIds,
     lost: Vec<Damage>,
+    unread: Option<Unread>,
     each: &'a mut Each<'b>,
 }
 
@@ -260,9 +282,12 @@ impl State<'_, '_> {
             let file = File::open(path).map_err(failed("open", path))?;
             match hash_file(&file, facts.len()) {
                 Ok(hash) => record.extend(hash.as_bytes()),
-                // The disk has lost it: without a hash, the digest differs.
-                Err(error) if is_lost(&error) => {
+                // Without a hash, the digest differs.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                     self.lost.push(Damage { path: relative.to_owned(), what: format!("cannot be read ({error})") });
+                }
+                Err(error) if is_unread(&error) => {
+                    self.unread.get_or_insert(Unread { path: path.to_owned(), error });
                 }
                 Err(error) => return Err(failed("hash", path)(error)),
             }
@@ -281,12 +306,6 @@ impl State<'_, '_> {
 fn field(record: &mut Vec<u8>, text: &[u8]) {
     record.extend((text.len() as u64).to_le_bytes());
     record.extend(text);
-}
-
-/// Returns whether an error means that the disk has lost the data, and not merely that it could not
-/// be read.
-fn is_lost(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::UnexpectedEof || error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
 }
 
 /// Returns the value of `security.capability` as guests see it; empty if there is none.

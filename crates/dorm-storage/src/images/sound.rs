@@ -126,6 +126,7 @@ impl Images {
             }
             Err(error) => return Err(error),
         };
+        let listing = listing.complete()?;
         let digest_now = self.digest_now(digest, &listing)?;
         if digest_now == *digest {
             return Ok(Vec::new());
@@ -239,9 +240,10 @@ impl Images {
     pub(super) fn check_new(
         &self,
         made: &Path,
-        listing: &listing::Listing,
+        listing: listing::Listing,
         below: Option<&Image>,
-    ) -> Result<(), StorageError> {
+    ) -> Result<listing::Listing, StorageError> {
+        let listing = listing.complete()?;
         if let Some(below) = below
             && let Some(damage) = self.shared_damage(below, made)?
         {
@@ -249,7 +251,7 @@ impl Images {
             self.verify(&below.digest)?;
             return Err(damaged(&below.digest, &damage));
         }
-        let Some(lost) = listing.lost.first() else { return Ok(()) };
+        let Some(lost) = listing.lost.first() else { return Ok(listing) };
         let path = made.join(ROOTFS).join(&lost.path);
         Err(failed("read back", &path)(io::Error::other(lost.what.clone())))
     }

@@ -10,7 +10,7 @@ use blake3::Hasher;
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
-use crate::pace;
+use crate::{pace, reread};
 
 const BLOCK: usize = 4096;
 const BUFFER: usize = 256 << 10;
@@ -81,7 +81,7 @@ pub(super) fn hash_content(file: &File, buffer: &mut Vec<u8>) -> io::Result<(u64
         while at < end {
             let want = usize::try_from(end - at).unwrap_or(usize::MAX).min(buffer.len());
             let part = buffer.get_mut(..want).unwrap_or_default();
-            file.read_exact_at(part, at)?;
+            reread::twice(|| file.read_exact_at(part, at))?;
             pace::read(part.len())?;
             hasher.update(at, part);
             at += want as u64;

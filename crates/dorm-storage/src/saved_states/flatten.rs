@@ -244,7 +244,11 @@ impl SavedStates {
         let damaged = |what: String| StorageError::Damaged { saved_state: id.clone(), file: LISTING.into(), what };
         let path = draft.join(LISTING);
         let own = File::open(&path).map_err(failed("open", &path))?;
-        listings.push(listing::read(BufReader::new(own)).map_err(damaged)?);
+        let wrong = |error: io::Error| match error.kind() {
+            io::ErrorKind::InvalidData => damaged(error.to_string()),
+            _ => failed("read", &path)(error),
+        };
+        listings.push(listing::read(BufReader::new(own)).map_err(wrong)?);
         let entries = entries(over(merge(&listings).map_err(damaged)?, image));
         let roots = layers.iter().rev().map(SavedState::root).chain([draft.join(ROOT)]);
         Ok(Merged { entries, roots: roots.collect() })

@@ -46,5 +46,5 @@ pub fn listing(data: &[u8]) {
     for listed in &read {
         listing::write(&mut text, listed).expect("to write");
     }
-    assert_eq!(listing::read(&text[..]).as_ref(), Ok(&read));
+    assert_eq!(listing::read(&text[..]).expect("what was written"), read);
 }

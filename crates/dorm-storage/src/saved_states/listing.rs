@@ -3,7 +3,7 @@
 //! able to read it.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, Write};
+use std::io::{self, BufRead, Write};
 
 use dorm_engine::{Entry, EntryKind};
 use serde::{Deserialize, Serialize};
@@ -64,13 +64,19 @@ pub(super) fn write(to: &mut impl Write, Listed { entry, hash }: &Listed) -> std
     to.write_all(b"\n")
 }
 
-/// Reads all lines. An error is a phrase whose subject is the listing.
-pub(super) fn read(from: impl BufRead) -> Result<Vec<Listed>, String> {
+/// Reads all lines. An error of the kind [`io::ErrorKind::InvalidData`] is a phrase whose subject is
+/// the listing; others say nothing about its content.
+pub(super) fn read(from: impl BufRead) -> io::Result<Vec<Listed>> {
+    let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
     let mut all = Vec::new();
     for line in from.lines() {
-        let line = line.map_err(|error| format!("cannot be read ({error})"))?;
-        let line: Line = serde_json::from_str(&line).map_err(|error| format!("cannot be understood ({error})"))?;
-        all.push(understand(line).ok_or("has an escape that is none")?);
+        let line = line.map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidData => invalid(format!("cannot be read ({error})")),
+            _ => error,
+        })?;
+        let line: Line =
+            serde_json::from_str(&line).map_err(|error| invalid(format!("cannot be understood ({error})")))?;
+        all.push(understand(line).ok_or_else(|| invalid("has an escape that is none".to_owned()))?);
     }
     Ok(all)
 }

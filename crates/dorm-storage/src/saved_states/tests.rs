@@ -8,8 +8,9 @@ use tempfile::TempDir;
 
 use super::{Expected, SavedStateFacts, WrittenFile};
 use crate::error::StorageError;
+use crate::reread;
 use crate::steps::Step;
-use crate::steps::armed::{Armed, Ending};
+use crate::steps::armed::{Armed, Ending, InPlace};
 use crate::storage::Storage;
 
 pub(super) fn id(seed: u8) -> SavedStateId {
@@ -353,6 +354,25 @@ async fn verify_names_the_file_that_is_damaged() {
         }
         storage.remove(&id(1)).await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn a_failed_read_is_repeated_and_says_nothing_about_the_content() {
+    let home = tempfile::tempdir().unwrap();
+    let storage = open(home.path(), std::sync::Arc::new(InPlace));
+    let made = make(&storage, &id(1)).await.unwrap();
+    reread::fail(1);
+    assert_eq!(storage.verify(&id(1), &expected()).await.unwrap(), made);
+    reread::fail(2);
+    let unread = storage.verify(&id(1), &expected()).await.unwrap_err();
+    assert!(unread.is_unread(), "{unread:?}");
+    assert_eq!(storage.verify(&id(1), &expected()).await.unwrap(), made);
+    let all = storage.stored().await.unwrap();
+    let stored = all.iter().find(|one| **one == crate::Stored::SavedState(id(1))).unwrap();
+    reread::fail(2);
+    let checked = storage.check_stored(stored, None).await.unwrap().unwrap();
+    assert!(checked.damaged[0].what.contains("cannot be read"), "{checked:?}");
+    assert_eq!(reread::fail(0), 0, "no fault is left");
 }
 
 #[tokio::test]

@@ -55,14 +55,9 @@ fn lost(path: &[u8], error: io::Error) -> Wrong {
     match error.kind() {
         io::ErrorKind::NotFound => Wrong::Damaged(path.to_vec(), "is missing".to_owned()),
         io::ErrorKind::UnexpectedEof => Wrong::Damaged(path.to_vec(), "is shorter than it was".to_owned()),
-
         io::ErrorKind::NotADirectory => Wrong::Damaged(path.to_vec(), "has another type or owner".to_owned()),
         _ if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
             Wrong::Damaged(path.to_vec(), "has another type or owner".to_owned())
-        }
-        // The disk has lost the data.
-        _ if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => {
-            Wrong::Damaged(path.to_vec(), format!("cannot be read ({error})"))
         }
         _ => Wrong::Unread(error),
     }
@@ -144,6 +139,9 @@ impl Checker {
             let Some(value) = on_host(name, value, self.ids) else { continue };
             let mut found = vec![0; value.len() + 1];
             let length = rustix::fs::fgetxattr(file, &name[..], &mut found[..]);
+            if let Err(Errno::IO) = length {
+                return Err(Wrong::Unread(Errno::IO.into()));
+            }
             let found = length.ok().and_then(|length| found.get(..length));
             if found != Some(&value[..]) {
                 return Err(Wrong::Damaged(entry.path.clone(), "has another attribute than it had".to_owned()));

@@ -15,6 +15,7 @@ use super::tree::{LISTING, ROOT};
 use super::{Below, Expected, Listed, SavedState, SavedStateFile, SavedStates, listing, tree_check};
 use crate::error::{StorageError, failed};
 use crate::hashing::hash_file;
+use crate::reread::Reread;
 
 /// The maximum number of filesystem saved states based on each other: a limit for reading, not a
 /// promise.
@@ -118,11 +119,15 @@ impl SavedStates {
     pub(crate) fn listing(&self, saved_state: &SavedState) -> Result<Vec<Listed>, StorageError> {
         let path = saved_state.directory.join(LISTING);
         let damaged = |what| StorageError::Damaged { saved_state: saved_state.id.clone(), file: LISTING.into(), what };
+        let wrong = |error: io::Error| match error.kind() {
+            io::ErrorKind::InvalidData => damaged(error.to_string()),
+            _ => failed("read", &path)(error),
+        };
         let file = match File::open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(damaged("is missing".to_owned())),
             other => other.map_err(failed("open", &path))?,
         };
-        listing::read(BufReader::with_capacity(64 << 10, file)).map_err(damaged)
+        listing::read(BufReader::with_capacity(64 << 10, Reread(file))).map_err(wrong)
     }
 
     /// Reads a saved state to its last byte, also one that this host cannot use. A damaged one is
@@ -209,10 +214,6 @@ impl From<io::Error> for Wrong {
         match error.kind() {
             io::ErrorKind::NotFound => Self::Damaged("is missing".to_owned()),
             io::ErrorKind::UnexpectedEof => Self::Damaged("is shorter than it was".to_owned()),
-            // The disk has lost the data.
-            _ if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => {
-                Self::Damaged(format!("cannot be read ({error})"))
-            }
             _ => Self::Unread(error),
         }
     }

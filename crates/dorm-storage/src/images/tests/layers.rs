@@ -12,8 +12,9 @@ use super::{Entry, archive, entry, file, header, home, import, left, link};
 use crate::error::StorageError;
 use crate::images::Image;
 use crate::images::documents::{BlobDigest, Packing};
+use crate::reread;
 use crate::steps::Step;
-use crate::steps::armed::{Armed, Ending};
+use crate::steps::armed::{Armed, Ending, InPlace};
 use crate::storage::Storage;
 
 pub(super) fn sum(content: &[u8]) -> BlobDigest {
@@ -372,6 +373,28 @@ async fn a_damaged_layer_is_noticed_and_unpacked_anew() {
     let second = layered(&home, &storage, &[&base, &[file("two", "2")]]).await.unwrap();
     assert_eq!(text(&second, "base"), "shared by all");
     assert!(matches!(storage.verify_image(&image.digest).await, Err(StorageError::DamagedImage { .. })));
+}
+
+#[tokio::test]
+async fn an_image_that_cannot_be_read_now_is_read_again_the_next_time() {
+    let home = tempfile::tempdir().unwrap();
+    let open = || {
+        let (data, images) = (home.path().join("data"), home.path().join("images"));
+        Storage::open_with(&data, &images, std::sync::Arc::new(InPlace)).unwrap()
+    };
+    let image = layered(&home, &open(), &[&[directory("./"), file("base", "shared by all")]]).await.unwrap();
+    let storage = open();
+    reread::fail(2);
+    let unread = storage.sound_image(&image.digest).await.unwrap_err();
+    assert!(unread.is_unread(), "{unread:?}");
+    assert_eq!(storage.sound_image(&image.digest).await.unwrap(), image);
+    let layer = crate::Stored::ImageLayer(image.layers[0].clone());
+    reread::fail(2);
+    assert!(storage.check_stored(&layer, None).await.unwrap_err().is_unread());
+    assert_eq!(layer_names(&home).len(), 1, "it is kept");
+    reread::fail(1);
+    assert!(storage.check_stored(&layer, None).await.unwrap().unwrap().damaged.is_empty());
+    assert_eq!(reread::fail(0), 0, "no fault is left");
 }
 
 #[tokio::test]
