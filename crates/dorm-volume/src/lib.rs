@@ -243,6 +243,12 @@ impl Volumes {
         .await
     }
 
+    /// Returns whether the files of a volume exist. They are complete if they do.
+    pub async fn exists(&self, id: &VolumeId) -> bool {
+        let looked = id.clone();
+        self.blocking(None, move |inner| Ok(inner.content(&looked).is_ok())).await.is_ok_and(|exists| exists)
+    }
+
     /// Returns the state of a volume.
     pub async fn health(&self, id: &VolumeId) -> Health {
         let looked = id.clone();

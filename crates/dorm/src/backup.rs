@@ -7,6 +7,8 @@
 //! garbage collection does not affect. If a saved state disappears between the copy of the records
 //! and its link, both are repeated. A restore changes the data directory with one rename.
 
+mod unfinished;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Write as _};
@@ -251,7 +253,7 @@ fn link_all(data: &Path, to: &Path, mut wanted: Vec<SavedStateId>) -> Result<Opt
 fn below(saved_state: &Path) -> Option<SavedStateId> {
     let text = fs::read(saved_state.join("manifest.json")).ok()?;
     let manifest: serde_json::Value = serde_json::from_slice(&text).ok()?;
-    manifest["body"]["layered"]["layer"].as_str()?.parse().ok()
+    manifest["body"]["layer"].as_str()?.parse().ok()
 }
 
 /// Links the files of a directory if possible, or copies them, with owners, modes and attributes.
@@ -299,6 +301,7 @@ pub(crate) async fn restore(from: &Path, data: &Path, may_replace: bool) -> Resu
         // The directory keeps its identity, whichever directory the records came from.
         store.set_identity(&id).await?;
     }
+    unfinished::let_go(&store).await?;
     store.close().await?;
     fs::File::open(&draft).and_then(|file| file.sync_all()).map_err(io_error("sync", &draft))?;
     if from.is_dir() {

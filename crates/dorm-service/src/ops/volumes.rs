@@ -122,11 +122,22 @@ impl Service {
         if let Err(error) = made {
             // It may be on record as ready; the next start finds out.
             if !error.is_unknown() {
-                self.clear_volume(&volume).await;
+                self.give_up_volume(volume).await;
             }
             return Err(error);
         }
         self.view_volume(ready).await
+    }
+
+    /// Removes a volume whose creation failed. This is recorded first: the next start completes the
+    /// creation of a volume that has its files.
+    async fn give_up_volume(&self, volume: VolumeRecord) {
+        let volume = VolumeRecord { status: VolumeStatus::Deleting, ..volume };
+        let change = Change { volumes: vec![volume.clone()], ..Change::default() };
+        if let Err(error) = self.shared.commit(change).await {
+            tracing::warn!(volume = %volume.id, error = %chain(&error), "cannot record that a volume is removed");
+        }
+        self.clear_volume(&volume).await;
     }
 
     /// Removes the files and the record of a volume that failed or is deleted. The next start
@@ -304,6 +315,14 @@ impl Service {
                 VolumeStatus::Creating => "creation",
                 VolumeStatus::Deleting => "removal",
             };
+            // Its files appear complete, with one rename. After the restore of a backup they may
+            // have been in use for long.
+            if volume.status == VolumeStatus::Creating && self.shared.volumes.exists(&volume.id).await {
+                let ready = VolumeRecord { status: VolumeStatus::Ready, ..volume.clone() };
+                self.shared.commit(Change { volumes: vec![ready], ..Change::default() }).await?;
+                lines.push(format!("volume {}: the daemon stopped during its creation; it is complete", volume.id));
+                continue;
+            }
             self.clear_volume(volume).await;
             lines.push(format!("volume {}: the daemon stopped during its {what}; it is removed", volume.id));
         }

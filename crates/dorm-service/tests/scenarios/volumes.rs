@@ -1,5 +1,6 @@
 //! Volumes: leases follow from records, and the next daemon finishes what a dead one has begun.
 
+use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -44,6 +45,26 @@ async fn the_next_daemon_finds_leases_where_they_were_and_ends_what_was_begun() 
     service.terminate(&two).await.unwrap();
     service.resume(&id, Initiator::User).await.unwrap();
     world.is_sound().await;
+}
+
+#[tokio::test]
+async fn a_volume_that_a_restored_record_says_is_being_created_keeps_its_files() {
+    let world = World::new().await;
+    let service = world.daemon().await;
+    let made = service.create_volume("data".parse().unwrap(), 64 << 20, Writers::One).await.unwrap().volume;
+    let (mut new, using) = service.write_volume("data", "kept").await.unwrap();
+    new.take().unwrap().write_all(b"for months").unwrap();
+    new.finish().unwrap();
+    drop(using);
+    service.stop().await;
+    let older = VolumeRecord { status: VolumeStatus::Creating, ..made.clone() };
+    world.store.commit(Change { volumes: vec![older], ..Change::default() }).await.unwrap();
+    let service = world.daemon().await;
+    assert_eq!(service.volume("data").await.unwrap().volume, made);
+    let (mut file, _using) = service.read_volume("data", "kept").await.unwrap();
+    let mut text = String::new();
+    file.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "for months");
 }
 
 /// Fails the step after the sync of a volume, as long as it is armed.
