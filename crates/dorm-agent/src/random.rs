@@ -1,5 +1,5 @@
-//! Texts that no other agent has, nor a fork of this one: they come from the kernel each time, since
-//! a fork has a copy of all memory.
+//! Texts that no other agent has, nor a fork of this one. They come from the kernel each time, as a
+//! fork has a copy of all memory.
 
 use std::io;
 

@@ -63,7 +63,7 @@ impl Place {
         left
     }
 
-    /// The number of loop devices whose file is in this place, by whatever path, and has this inode.
+    /// The number of loop devices whose file has this inode and is in this place, by any path.
     fn devices_of(&self, inode: u64) -> usize {
         let devices = fs::read_dir("/sys/block").unwrap().flatten();
         let files = devices.filter_map(|device| fs::read_to_string(device.path().join("loop/backing_file")).ok());

@@ -74,8 +74,8 @@ impl SavedStates {
     }
 }
 
-/// Returns the file below `directory` that the disk cannot read. It is reported like damage, so that
-/// it is seen, and is read again whenever it is needed.
+/// Returns the file below `directory` that the disk cannot read. It is reported like damage, to be
+/// seen, and is read again whenever it is needed.
 fn unread(error: StorageError, directory: &Path) -> Result<DamagedFile, StorageError> {
     match error.unread() {
         None => Err(error),

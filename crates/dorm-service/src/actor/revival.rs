@@ -85,18 +85,8 @@ pub(crate) async fn revive(
             First::Nothing
         }
     };
-    let parked = matches!(record.sandbox.state, State::Suspended { .. }).then(|| record.sandbox.run_id());
-    let leaves_parked = matches!(
-        &first,
-        First::Nothing | First::Report(_) | First::Effect(Effect::Egress { .. } | Effect::Resize { .. }, _)
-    );
-    if let Some(run) = &parked
-        && leaves_parked
-        && found
-            .iter()
-            .any(|(found, condition)| found == run && matches!(condition, RunCondition::Parked | RunCondition::Paused))
-    {
-        surplus = park(shared, &record, run).await;
+    if let Some(run) = left_parked(&record, &first, found) {
+        surplus = park(shared, &record, &run).await;
     }
     // The held run is saved first; then the actor notices that the own run is gone.
     let lost = matches!(&first, First::Effect(Effect::SaveHeld { .. }, _)).then(|| record.sandbox.run_id());
@@ -106,6 +96,21 @@ pub(crate) async fn revive(
         shared.tell(&run.sandbox.clone(), Message::RunEnded { run, reason });
     }
     surplus
+}
+
+/// Returns the run of a suspended sandbox that stays in memory.
+fn left_parked(record: &SandboxRecord, first: &First, found: &[(RunId, RunCondition)]) -> Option<RunId> {
+    let is_left = matches!(
+        first,
+        First::Nothing | First::Report(_) | First::Effect(Effect::Egress { .. } | Effect::Resize { .. }, _)
+    );
+    let run = matches!(record.sandbox.state, State::Suspended { .. }).then(|| record.sandbox.run_id());
+    let is_in_memory = |run: &RunId| {
+        found
+            .iter()
+            .any(|(one, condition)| one == run && matches!(condition, RunCondition::Parked | RunCondition::Paused))
+    };
+    run.filter(|run| is_left && is_in_memory(run))
 }
 
 /// Evicts parked sandboxes.

@@ -64,8 +64,8 @@ pub(super) fn write(to: &mut impl Write, Listed { entry, hash }: &Listed) -> std
     to.write_all(b"\n")
 }
 
-/// Reads all lines. An error of the kind [`io::ErrorKind::InvalidData`] is a phrase whose subject is
-/// the listing; others say nothing about its content.
+/// Reads all lines. An error of the kind [`io::ErrorKind::InvalidData`] is a phrase about the
+/// listing; others say nothing about its content.
 pub(super) fn read(from: impl BufRead) -> io::Result<Vec<Listed>> {
     let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
     let mut all = Vec::new();
