@@ -45,16 +45,22 @@ impl Shared {
         let own = self.clone();
         let forget = async move {
             let _turn = turn;
-            if let Some(last) = &record.last {
-                own.storage.remove_log(&(&last.attempt.id).into()).await?;
-            }
-            let change = Change { removed_environments: vec![record.id.clone()], ..Change::default() };
-            own.commit_known(change).await?;
-            own.environments.forget(&record.id);
-            own.environments.changed();
+            own.forget_environment(&record).await?;
             Ok(true)
         };
         self.finish(forget).await
+    }
+
+    /// Removes the record of an environment and its log.
+    pub(super) async fn forget_environment(&self, record: &EnvironmentRecord) -> Result<(), ServiceError> {
+        if let Some(last) = &record.last {
+            self.storage.remove_log(&(&last.attempt.id).into()).await?;
+        }
+        let change = Change { removed_environments: vec![record.id.clone()], ..Change::default() };
+        self.commit_known(change).await?;
+        self.environments.forget(&record.id);
+        self.environments.changed();
+        Ok(())
     }
 
     /// Returns whether a record is of no use: only a retry can find it, and none comes so late.

@@ -166,13 +166,8 @@ impl Service {
             }
         }
         if let Some(last) = &record.last {
-            shared.storage.remove_log(&(&last.attempt.id).into()).await?;
             self.end_kept(last).await?;
         }
-        let change = Change { removed_environments: vec![record.id.clone()], ..Change::default() };
-        shared.commit_known(change).await?;
-        shared.environments.forget(&record.id);
-        shared.environments.changed();
-        Ok(())
+        shared.forget_environment(&record).await
     }
 }

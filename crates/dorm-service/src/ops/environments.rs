@@ -388,7 +388,7 @@ impl Service {
             if attempt.cancel || self.shared.environments.is_cancelled(&record.id, &attempt.id) {
                 return Ok(Look::Wait);
             }
-            // One that was to continue does so, whoever joins it.
+            // A caller that joins an attempt cannot make it end with its callers.
             let on_leave = if attempt.on_leave == OnLeave::Continue { OnLeave::Continue } else { asked.spec.on_leave };
             let waiter = Waiter::new(&self.shared, &record.id, &attempt.id, on_leave);
             let differences = record.workspace.differences(&asked.workspace);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::io::{self, BufReader};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
 use super::content::next_data;
 use super::diff::above;
-use super::listing::{self, Listed};
+use super::listing::Listed;
 use super::tree::{LISTING, ROOT, TreeWriter};
 use super::{Below, SavedState, SavedStateFacts, SavedStates};
 use crate::error::{StorageError, failed};
@@ -242,13 +242,7 @@ impl SavedStates {
             listings.push(self.listing(layer)?);
         }
         let damaged = |what: String| StorageError::Damaged { saved_state: id.clone(), file: LISTING.into(), what };
-        let path = draft.join(LISTING);
-        let own = File::open(&path).map_err(failed("open", &path))?;
-        let wrong = |error: io::Error| match error.kind() {
-            io::ErrorKind::InvalidData => damaged(error.to_string()),
-            _ => failed("read", &path)(error),
-        };
-        listings.push(listing::read(BufReader::new(own)).map_err(wrong)?);
+        listings.push(Self::listing_in(draft, id)?);
         let entries = entries(over(merge(&listings).map_err(damaged)?, image));
         let roots = layers.iter().rev().map(SavedState::root).chain([draft.join(ROOT)]);
         Ok(Merged { entries, roots: roots.collect() })

@@ -117,8 +117,13 @@ impl SavedStates {
 
     /// Returns the entries in the tree of a filesystem saved state.
     pub(crate) fn listing(&self, saved_state: &SavedState) -> Result<Vec<Listed>, StorageError> {
-        let path = saved_state.directory.join(LISTING);
-        let damaged = |what| StorageError::Damaged { saved_state: saved_state.id.clone(), file: LISTING.into(), what };
+        Self::listing_in(&saved_state.directory, &saved_state.id)
+    }
+
+    /// Returns the entries in the tree in `directory`, which is that of `id`.
+    pub(super) fn listing_in(directory: &Path, id: &SavedStateId) -> Result<Vec<Listed>, StorageError> {
+        let path = directory.join(LISTING);
+        let damaged = |what| StorageError::Damaged { saved_state: id.clone(), file: LISTING.into(), what };
         let wrong = |error: io::Error| match error.kind() {
             io::ErrorKind::InvalidData => damaged(error.to_string()),
             _ => failed("read", &path)(error),
