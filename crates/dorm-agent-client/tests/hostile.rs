@@ -66,6 +66,19 @@ impl Forger {
         self.write.write_all(&out).await.is_ok()
     }
 
+    /// Sends an event as soon as there is credit; returns whether the host has given enough.
+    async fn say_event(&mut self, credit: &mut i64, event: &[u8]) -> bool {
+        while *credit <= 0 {
+            match <[u8; 4]>::try_from(self.next().await) {
+                Ok(bytes) => *credit += i64::from(u32::from_le_bytes(bytes)),
+                Err(_) => return false,
+            }
+        }
+        *credit -= i64::try_from(event.len()).unwrap();
+        self.say(Kind::Event, event).await;
+        true
+    }
+
     async fn answer(&mut self, answer: &Result<Answer, Failure>) {
         self.next().await;
         self.say(Kind::Answer, &serde_json::to_vec(answer).unwrap()).await;
@@ -222,15 +235,10 @@ async fn items_between_others_that_are_passed_over_count_towards_the_bytes_of_a_
         for handle in 1.. {
             let exit = (handle % 2 == 0).then_some(ExitStatus::Code(0));
             let event = process(handle, exit, if exit.is_none() { item } else { 1 });
-            while credit <= 0 {
-                match <[u8; 4]>::try_from(forger.next().await) {
-                    Ok(bytes) => credit += i64::from(u32::from_le_bytes(bytes)),
-                    // The host has cancelled the call.
-                    Err(_) => return forger,
-                }
+            // In the end, the host cancels the call.
+            if !forger.say_event(&mut credit, &event).await {
+                return forger;
             }
-            credit -= i64::try_from(event.len()).unwrap();
-            forger.say(Kind::Event, &event).await;
         }
         forger
     });
@@ -406,15 +414,10 @@ async fn of_the_results_of_a_search_no_more_are_kept_than_an_agent_sends() {
             let summary = Event::Searched(dorm_agent_proto::SearchSummary::default());
             for event in (1..=lines).map(line).chain([summary]) {
                 let event = serde_json::to_vec(&event).unwrap();
-                while credit <= 0 {
-                    match <[u8; 4]>::try_from(forger.next().await) {
-                        Ok(bytes) => credit += i64::from(u32::from_le_bytes(bytes)),
-                        // The host has ended the connection.
-                        Err(_) => return forger,
-                    }
+                // The host ends a flood.
+                if !forger.say_event(&mut credit, &event).await {
+                    return forger;
                 }
-                credit -= i64::try_from(event.len()).unwrap();
-                forger.say(Kind::Event, &event).await;
             }
             forger.say(Kind::End, br#""complete""#).await;
             forger

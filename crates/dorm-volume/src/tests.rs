@@ -20,6 +20,18 @@ async fn get(volumes: &Volumes, path: &str) -> Result<String, VolumeError> {
     Ok(text)
 }
 
+/// Returns volumes with one of 32 MiB, where the host can limit sizes.
+async fn limited() -> Option<(tempfile::TempDir, Volumes)> {
+    if let Err(error) = dorm_disk::Disk::probe() {
+        dorm_skip::skip(chain(&error));
+        return None;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let volumes = Volumes::new(place.path(), Limiting::WherePossible);
+    volumes.make(&id(1), 32 << 20, TopMode::Root).await.unwrap();
+    Some((place, volumes))
+}
+
 #[tokio::test]
 async fn files_go_in_and_out_by_paths_from_the_top_of_the_volume() {
     let place = tempfile::tempdir().unwrap();
@@ -89,13 +101,7 @@ async fn what_a_crash_left_of_a_making_is_removed_by_the_next_or_by_a_removal() 
 
 #[tokio::test]
 async fn a_limited_volume_is_full_when_it_is_full_and_keeps_its_content_unmounted() {
-    if let Err(error) = dorm_disk::Disk::probe() {
-        dorm_skip::skip(chain(&error));
-        return;
-    }
-    let place = tempfile::tempdir().unwrap();
-    let volumes = Volumes::new(place.path(), Limiting::WherePossible);
-    volumes.make(&id(1), 32 << 20, TopMode::Root).await.unwrap();
+    let Some((place, volumes)) = limited().await else { return };
     assert_eq!(volumes.health(&id(1)).await, Health::Idle);
     put(&volumes, "kept", "kept").await.unwrap();
     let mut new = volumes.write(&id(1), "big").await.unwrap();
@@ -122,13 +128,7 @@ async fn a_limited_volume_is_full_when_it_is_full_and_keeps_its_content_unmounte
 
 #[tokio::test]
 async fn a_volume_that_has_lost_writes_is_broken_until_it_is_removed() {
-    if let Err(error) = dorm_disk::Disk::probe() {
-        dorm_skip::skip(chain(&error));
-        return;
-    }
-    let place = tempfile::tempdir().unwrap();
-    let volumes = Volumes::new(place.path(), Limiting::WherePossible);
-    volumes.make(&id(1), 32 << 20, TopMode::Root).await.unwrap();
+    let Some((place, volumes)) = limited().await else { return };
     put(&volumes, "kept", "kept").await.unwrap();
     volumes.sync(&id(1)).await.unwrap();
     // As a sync leaves it, or an unmounting: see the tests of `dorm-disk`.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use dorm_lifecycle::environment::{OnDrift, OnLeave, SnapshotWhen};
-use dorm_lifecycle::{RequestId, SnapshotKind, StateName};
+use dorm_lifecycle::{EnvironmentId, RequestId, SnapshotKind, StateName};
 use dorm_service::{Code, EnsureSpec, EnsuredBy, Retention, RunOutcome};
 use dorm_store::{SetupState, Store as _};
 
@@ -19,6 +19,14 @@ fn fleeting(line: &str) -> EnsureSpec {
         policy.destroy_on_complete = true;
         policy.on_drift = OnDrift::Rebuild;
     })
+}
+
+async fn setup_runs(world: &World, id: &EnvironmentId) {
+    eventually("the setup runs", || async {
+        let attempt = record(world, id).await.attempt;
+        attempt.is_some_and(|one| one.steps.first().is_some_and(|step| step.state == SetupState::Running))
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -51,11 +59,7 @@ async fn a_run_that_ends_while_another_sandbox_is_made_does_not_end_that() {
         let own = service.clone();
         async move { ensured(&own, fleeting("sleep 3")).await }
     });
-    eventually("the setup runs", || async {
-        let attempt = record(&world, &first.environment.id).await.attempt;
-        attempt.is_some_and(|one| one.steps.first().is_some_and(|step| step.state == SetupState::Running))
-    })
-    .await;
+    setup_runs(&world, &first.environment.id).await;
     let lease = first.lease.unwrap().id;
     service.release_lease("one", Some(&lease), RunOutcome::Completed).await.unwrap();
     let second = making.await.unwrap();
@@ -95,11 +99,7 @@ async fn a_run_that_ends_during_an_attempt_ends_by_the_policy_it_had() {
         let own = service.clone();
         async move { ensure(&own, EnsureSpec { on_leave: OnLeave::Cancel, ..fleeting("sleep 1000000") }).await }
     });
-    eventually("the setup runs", || async {
-        let attempt = record(&world, &first.environment.id).await.attempt;
-        attempt.is_some_and(|one| one.steps.first().is_some_and(|step| step.state == SetupState::Running))
-    })
-    .await;
+    setup_runs(&world, &first.environment.id).await;
     let lease = first.lease.unwrap().id;
     let released = service.release_lease("one", Some(&lease), RunOutcome::Completed).await.unwrap();
     assert!(released.ending.is_none());

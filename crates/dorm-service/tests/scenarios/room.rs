@@ -8,7 +8,7 @@ use std::time::Duration;
 use dorm_engine_fake::{Fault, Moment, Operation};
 use dorm_lifecycle::{Initiator, Resources, SnapshotKind, StateName, Wake};
 use dorm_ports::HostFacts;
-use dorm_service::{Budgets, Code, CollectorItemKind, CreateSpec, Residence, Use, Verdict};
+use dorm_service::{Budgets, Code, CollectorItemKind, CreateSpec, Residence, Service, Use, Verdict};
 use dorm_store::{Change, Store as _};
 
 use crate::world::{World, base, create, eventually, named, state};
@@ -244,15 +244,20 @@ async fn a_project_that_has_used_up_its_budget_keeps_no_other_waiting() {
     assert_eq!(state(&waiting.await.unwrap().unwrap()), StateName::Running);
 }
 
+/// Checks that a create is refused for good, although it would wait for an hour.
+async fn is_refused_at_once(service: &Service, asked: CreateSpec) {
+    let patient = CreateSpec { max_wait: Duration::from_secs(3600), ..asked };
+    let began = tokio::time::Instant::now();
+    assert_eq!(service.create(patient).await.unwrap_err().code(), Code::NoRoom);
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+}
+
 #[tokio::test]
 async fn a_request_that_exceeds_a_budget_alone_does_not_wait() {
     let mut world = World::new().await;
     world.settings.budgets = Budgets { memory_bytes: Some(1000 * MIB), ..Budgets::default() };
     let service = world.daemon().await;
-    let patient = CreateSpec { max_wait: Duration::from_secs(3600), ..sized("large", 1001) };
-    let began = tokio::time::Instant::now();
-    assert_eq!(service.create(patient).await.unwrap_err().code(), Code::NoRoom);
-    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+    is_refused_at_once(&service, sized("large", 1001)).await;
 }
 
 #[tokio::test]
@@ -261,10 +266,7 @@ async fn a_disk_that_can_never_be_promised_is_refused_at_once() {
     world.settings.budgets = Budgets { disks_bytes: Some(1 << 40), ..Budgets::default() };
     let service = world.daemon().await;
     let resources = Resources { disk_bytes: 2 << 40, ..Resources::default() };
-    let patient = CreateSpec { max_wait: Duration::from_secs(3600), resources: Some(resources), ..named("large") };
-    let began = tokio::time::Instant::now();
-    assert_eq!(service.create(patient).await.unwrap_err().code(), Code::NoRoom);
-    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+    is_refused_at_once(&service, CreateSpec { resources: Some(resources), ..named("large") }).await;
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
-//! A disk that loses writes: nothing that it has lost is committed, whoever was told of it first.
+//! A tree on a disk that has lost writes is not committed, even if another program has already
+//! received the error.
 
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
